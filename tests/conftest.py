@@ -110,14 +110,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if len(os.listdir("/dev/fd")) > OPEN_FILES:
         gc.collect()
     if nextitem is None or nextitem.path != item.path:
-        left = {
-            name: one
-            for name, one in logging.root.manager.loggerDict.items()
+        leftover = {
+            name: logger
+            for name, logger in logging.root.manager.loggerDict.items()
             if name.startswith("barnabas.")
             and not name.endswith(".kazoo")
-            and isinstance(one, logging.Logger)
-            and one.level
+            and isinstance(logger, logging.Logger)
+            and logger.level
         }
-        for one in left.values():
-            one.setLevel(logging.NOTSET)
-        assert not left, f"{item.path} leaves loggers with levels of their own: {sorted(left)}"
+        for logger in leftover.values():
+            logger.setLevel(logging.NOTSET)
+        assert not leftover, f"{item.path} leaves loggers with levels of their own: {sorted(leftover)}"

@@ -64,10 +64,10 @@ class kqueue:  # noqa: N801
                 self._add(change)
         if not max_events:
             return []
-        found: list[kevent] = []
+        events: list[kevent] = []
         for descriptor, mask in self._epoll.poll(timeout, max_events):
-            found += self._events(descriptor, mask)
-        return found[
+            events += self._events(descriptor, mask)
+        return events[
             :max_events
         ]  # what is left out is level-triggered, or has not been deleted: it comes again
 
@@ -77,14 +77,14 @@ class kqueue:  # noqa: N801
             self._epoll.unregister(descriptor)
             os.close(descriptor)
             return [kevent(watched.ident, KQ_FILTER_PROC, watched.flags, KQ_NOTE_EXIT)]
-        found = []
+        events = []
         for name, event in list(self._filters.get(descriptor, {}).items()):
             if mask & (MASKS[name] | ENDED):
                 flags = event.flags | (KQ_EV_EOF if mask & ENDED else 0)
-                found.append(kevent(descriptor, name, flags, udata=event.udata))
+                events.append(kevent(descriptor, name, flags, udata=event.udata))
                 if event.flags & KQ_EV_ONESHOT:
                     self._delete(event)
-        return found
+        return events
 
     def _add(self, change: kevent) -> None:
         filters = self._filters.setdefault(change.ident, {})

@@ -53,8 +53,8 @@ def _dense(history: History) -> Iterator[str]:
 
 def _acknowledged(history: History) -> Iterator[str]:
     """Acknowledged records are there, at their offsets; records of an idempotent producer are there at most once."""
-    found = {partition: _values(final) for partition, final in history.finals.items()}
-    counts = {partition: Counter(values.values()) for partition, values in found.items()}
+    finals = {partition: _values(final) for partition, final in history.finals.items()}
+    counts = {partition: Counter(values.values()) for partition, values in finals.items()}
     sent = {(write.partition, write.value) for write in history.writes}
     for write in history.writes:
         count = counts[write.partition][write.value]
@@ -64,27 +64,27 @@ def _acknowledged(history: History) -> Iterator[str]:
             write.is_acknowledged
             and write.key is None
             and write.offset is not None
-            and found[write.partition].get(write.offset) != write.value
+            and finals[write.partition].get(write.offset) != write.value
         ):
             yield (
                 f"{write.partition}: {write.value!r} was acknowledged at {write.offset}, where "
-                f"{found[write.partition].get(write.offset)!r} is"
+                f"{finals[write.partition].get(write.offset)!r} is"
             )
         if write.is_idempotent and count > 1:
             yield f"{write.partition}: {write.value!r} of an idempotent producer is there {count} times"
-    for partition, values in found.items():
+    for partition, values in finals.items():
         for offset, value in values.items():
             if (partition, value) not in sent:
                 yield f"{partition}: {value!r} at {offset} was sent by nobody"
-    for partition, values in found.items():
+    for partition, values in finals.items():
         last: dict[str, int] = {}
         order = {
             (w.partition, w.value): (w.producer, n) for n, w in enumerate(history.writes) if w.is_idempotent
         }
         for offset, value in sorted(values.items()):
-            known = order.get((partition, value))
-            if known is not None:
-                producer, number = known
+            earlier = order.get((partition, value))
+            if earlier is not None:
+                producer, number = earlier
                 if number < last.get(producer, -1):
                     yield f"{partition}: {value!r} at {offset} is out of the order of its producer"
                 last[producer] = number
@@ -92,9 +92,9 @@ def _acknowledged(history: History) -> Iterator[str]:
 
 def _unchanged(history: History) -> Iterator[str]:
     """Records that were read once are there for ever, unchanged."""
-    found = {partition: _values(final) for partition, final in history.finals.items()}
+    finals = {partition: _values(final) for partition, final in history.finals.items()}
     for read in history.reads:
-        now = found[read.partition].get(read.offset)
+        now = finals[read.partition].get(read.offset)
         if now != read.value:
             yield f"{read.partition}: {read.reader} read {read.value!r} at {read.offset}, where {now!r} is now"
 
@@ -121,7 +121,7 @@ def _whole_transactions(history: History) -> Iterator[str]:
         if seen and not transaction.wants_commit:
             yield f"{transaction.name}: nobody asked for a commit, and {[w.value for w in seen]} can be read"
     of_value: dict[tuple[tuple[str, int], bytes], Transaction] = {
-        (write.partition, write.value): one for one in history.transactions for write in one.writes
+        (write.partition, write.value): txn for txn in history.transactions for write in txn.writes
     }
     for read in history.reads:
         transaction = of_value.get((read.partition, read.value))
@@ -144,20 +144,16 @@ def _commits(history: History) -> Iterator[str]:
     """A committed offset is the last one that was committed; members only commit what is farther on."""
     for fetched in history.fetched_commits:
         of_partition = [
-            one for one in history.commits if (one.group, one.partition) == (fetched.group, fetched.partition)
+            c for c in history.commits if (c.group, c.partition) == (fetched.group, fetched.partition)
         ]
-        known = max(
-            (
-                one.offset
-                for one in of_partition
-                if one.ended_s is not None and one.ended_s <= fetched.began_s
-            ),
+        last = max(
+            (c.offset for c in of_partition if c.ended_s is not None and c.ended_s <= fetched.began_s),
             default=-1,
         )
         where = f"{fetched.group}/{fetched.partition}"
-        if fetched.offset < known:
-            yield f"{where}: {known} was committed, and {fetched.offset} is what was fetched at {fetched.began_s:.3f}"
-        if fetched.offset >= 0 and fetched.offset not in {one.offset for one in of_partition}:
+        if fetched.offset < last:
+            yield f"{where}: {last} was committed, and {fetched.offset} is what was fetched at {fetched.began_s:.3f}"
+        if fetched.offset >= 0 and fetched.offset not in {c.offset for c in of_partition}:
             yield f"{where}: {fetched.offset} was fetched, which nobody has committed"
 
 
@@ -182,10 +178,10 @@ def _generations(history: History) -> Iterator[str]:
 
 
 def _owners(history: History) -> Iterator[str]:
-    """In an epoch one member gains a partition; who had it before cannot commit it any more.
+    """In an epoch one member gains a partition; the member that had it before cannot commit it any more.
 
-    A commit in an older epoch than that in which somebody else had gained the partition before it was sent is of
-    somebody who does not have it, or has not heard yet that it has it again.
+    A commit in an older epoch than that in which another member had gained the partition before it was sent is of
+    a member that does not have it, or has not heard yet that it has it again.
     """
     gainers: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     gains: dict[tuple[str, int], list[Gained]] = defaultdict(list)
@@ -212,24 +208,24 @@ def _owners(history: History) -> Iterator[str]:
 
 
 def _shared(history: History) -> Iterator[str]:
-    """A share group gives each record to somebody, and none again that was accepted or rejected."""
-    found = {partition: _values(final) for partition, final in history.finals.items()}
+    """A share group gives each record to a member, and none again that was accepted or rejected."""
+    finals = {partition: _values(final) for partition, final in history.finals.items()}
     settled: dict[tuple[int, int], float] = {}
-    for one in history.settled:
-        settled.setdefault((one.partition, one.offset), one.at_s)
-    for one in history.delivered:
-        value = found.get((TOPIC, one.partition), {}).get(one.offset)
-        where = f"share group {one.partition}/{one.offset}"
-        if value != one.value:
-            yield f"{where}: {one.member} was given {one.value!r}, where {value!r} is"
-        at_s = settled.get((one.partition, one.offset))
-        if at_s is not None and one.began_s >= at_s:
-            yield f"{where}: given to {one.member} again, though it was settled at {at_s:.3f}"
+    for record in history.settled:
+        settled.setdefault((record.partition, record.offset), record.at_s)
+    for record in history.delivered:
+        value = finals.get((TOPIC, record.partition), {}).get(record.offset)
+        where = f"share group {record.partition}/{record.offset}"
+        if value != record.value:
+            yield f"{where}: {record.member} was given {record.value!r}, where {value!r} is"
+        at_s = settled.get((record.partition, record.offset))
+        if at_s is not None and record.began_s >= at_s:
+            yield f"{where}: given to {record.member} again, though it was settled at {at_s:.3f}"
     if history.delivered or history.settled:
-        given = {(one.partition, one.offset) for one in history.delivered}
-        for (topic, partition), values in sorted(found.items()):
+        delivered = {(record.partition, record.offset) for record in history.delivered}
+        for (topic, partition), values in sorted(finals.items()):
             for offset in values:
-                if topic == TOPIC and (partition, offset) not in given:
+                if topic == TOPIC and (partition, offset) not in delivered:
                     yield f"share group {partition}/{offset}: given to nobody"
 
 
@@ -260,9 +256,9 @@ def _latest(history: History) -> Iterator[str]:
     final = history.finals.get((LATEST_OF_KEYS, 0))
     if final is None:
         return
-    found = _values(final)
+    finals = _values(final)
     last_found: dict[bytes, int] = {}
-    for offset, value in found.items():
+    for offset, value in finals.items():
         key = value.rpartition(b":")[2]
         last_found[key] = max(last_found.get(key, -1), offset)
     last_written: dict[bytes, tuple[int, bytes]] = {}
@@ -271,8 +267,8 @@ def _latest(history: History) -> Iterator[str]:
             continue
         if write.is_acknowledged:
             last_written[write.key] = max(last_written.get(write.key, (-1, b"")), (write.offset, write.value))
-            if found.get(write.offset, write.value) != write.value:
-                yield f"{write.partition}: {found[write.offset]!r} is where {write.value!r} was written"
+            if finals.get(write.offset, write.value) != write.value:
+                yield f"{write.partition}: {finals[write.offset]!r} is where {write.value!r} was written"
     for key, (offset, value) in sorted(last_written.items()):
         if last_found.get(key, -1) < offset:
             yield f"{LATEST_OF_KEYS}: the last value of {key!r}, {value!r} at {offset}, is gone"

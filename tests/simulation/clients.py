@@ -1,6 +1,6 @@
 """Producers and consumers that do what the stock ones do, on `barnabas.client`, and note what they see.
 
-The rule: whoever gets no answer, or an error that may pass, asks again, until there is one; so each history ends, or the
+The rule: a client with no answer, or an error that may pass, asks again, until there is one; so each history ends, or the
 world's time runs out, which is a failure of its own.
 """
 
@@ -89,7 +89,7 @@ class Asker:
         await trio.sleep(self.random.uniform(0, seconds_max))
 
     async def until_answered(self, ask: Callable[[], Any], error_of: Callable[[Any], int]) -> Any:
-        """Ask until there is an answer whose error, if any, will not pass."""
+        """Ask until there is an answer with no error, or one that will not pass."""
         while True:
             try:
                 response = await ask()
@@ -319,7 +319,7 @@ class Producer:
         return True
 
     async def end(self, transaction: Transaction, *, commit: bool) -> None:
-        """Commit or abort a transaction; one whose end is refused is over by a new epoch, whatever became of it."""
+        """Commit or abort a transaction; after a refused end it is over by a new epoch, whatever became of it."""
         assert self.transactional_id is not None
         transaction.wants_commit = commit
         request = EndTxnRequest(
@@ -355,14 +355,14 @@ class Reader:
 
     async def fetch(self, partition: int) -> tuple[Any, list[Batch]]:
         """Fetch once from the position, and go on behind what came."""
-        wanted = FetchRequest.FetchPartition(
+        part = FetchRequest.FetchPartition(
             partition=partition, fetch_offset=self.positions[partition], partition_max_bytes=1 << 20
         )
         request = FetchRequest(
             max_wait_ms=100,
             min_bytes=1,
             isolation_level=int(self.committed_only),
-            topics=[FetchRequest.FetchTopic(topic=self.topic, partitions=[wanted])],
+            topics=[FetchRequest.FetchTopic(topic=self.topic, partitions=[part])],
         )
         response = await self.asker.ask_leader(
             (self.topic, partition),
@@ -380,7 +380,7 @@ class Reader:
 
     def _batches(self, partition: int, answer: Any) -> list[Batch]:
         data = bytes(answer.records or b"")
-        pending = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
+        pending = sorted((txn.first_offset, txn.producer_id) for txn in answer.aborted_transactions or ())
         aborted: set[int] = set()
         batches = []
         for at, header in iter_batches(data):

@@ -1,7 +1,7 @@
 """Histories of three whole brokers on a simulated ZooKeeper: real controllers, real replication, everything fails.
 
 The rule: at any time at most one broker is down, and clients want acks=all with min.insync.replicas=2; so nothing that was
-acknowledged may be lost, whoever is killed, whose session expires, and whichever answers of ZooKeeper get lost.
+acknowledged may be lost, whatever is killed, whichever session expires, and whichever answers of ZooKeeper get lost.
 A harsh history draws from more kinds of faults, which come closer together (`cluster_faults`); the faults of a directed
 one bring about the conditions under which bugs of replication would show (`worst_moments`).
 """
@@ -70,11 +70,11 @@ FAULTS_S = 120.0
 IN_SYNC_S = 120.0
 SENT_MAX = 75_000
 """Most histories end after 300 to 8,000 messages, and clients send up to 600 a second: more than these in the time that
-faults may take are of somebody who asks for the same thing for ever.
+faults may take are of a client that asks for the same thing for ever.
 """
 METADATA_S = 0.2
 OLD_TOOLS_PROBABILITY = 0.3
-"""Of a history in which somebody rewrites topics in ZooKeeper without their ids, beside everything that fails."""
+"""Of a history with topics rewritten in ZooKeeper without their ids, beside everything that fails."""
 BROKER_ANSWER_S = 1.0
 
 
@@ -166,7 +166,7 @@ class _Run:
         }
         self.faults = WorstMoments(random, self.machines, self.zookeeper, world.network, self.note)
         self.old_tools = Random(f"{world.seed}/old tools")
-        """Numbers of their own: what else a seed draws does not depend on who rewrites znodes beside it."""
+        """Numbers of their own: what else a seed draws does not depend on rewritten znodes beside it."""
         self.has_old_tools = not faults and self.old_tools.random() < OLD_TOOLS_PROBABILITY
         self.bootstrap = ",".join(f"broker-{broker_id}:{PORT}" for broker_id in BROKERS)
 
@@ -360,13 +360,13 @@ class _Run:
             await trio.sleep(self.random.uniform(0, 20))
             self.zookeeper.start()
         elif fault == "cut":
-            other = self.random.choice([one for one in BROKERS if one != broker_id])
+            other = self.random.choice([id_ for id_ in BROKERS if id_ != broker_id])
             self.world.network.cut(machine.host, f"broker-{other}")
             await trio.sleep(self.random.uniform(0, 8))
             self.world.network.heal()
 
     async def _repair(self) -> None:
-        """End all faults, and start who is down."""
+        """End all faults, and start stopped brokers."""
         self.zookeeper.weather = ZooKeeperWeather(session_timeout_s=6.0)
         if self.zookeeper.is_down:
             self.zookeeper.start()

@@ -27,7 +27,7 @@ def cluster_violations(history: History) -> list[str]:
 
 
 def _elections(history: History) -> Iterator[str]:
-    """Leader epochs go up, each has one leader, and only who is in sync becomes one."""
+    """Leader epochs go up, each has one leader, and only a replica in sync becomes one."""
     last: dict[Partition, State] = {}
     for state in history.states:
         before = last.get(state.partition)
@@ -71,11 +71,11 @@ def _leaders(history: History) -> Iterator[str]:
 def _descriptions(history: History) -> Iterator[str]:
     """A broker's descriptions of a partition never become older."""
     last: dict[tuple[str, Partition], int] = {}
-    for one in history.described:
-        key = one.broker, one.partition
-        if one.leader_epoch < last.get(key, -1):
-            yield f"{one.partition}: {one.broker} told of epoch {last[key]}, and then of epoch {one.leader_epoch}"
-        last[key] = one.leader_epoch
+    for told in history.described:
+        key = told.broker, told.partition
+        if told.leader_epoch < last.get(key, -1):
+            yield f"{told.partition}: {told.broker} told of epoch {last[key]}, and then of epoch {told.leader_epoch}"
+        last[key] = told.leader_epoch
 
 
 def _replicas(history: History) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Faults of the brokers of a simulated cluster: one method for each kind, from its beginning to its end.
 
 The rule: whatever is drawn, a partition keeps a member of its ISR with all that was acknowledged. So at most one broker
-is down at a time, and power, which takes what was not synced, is cut only where all replicas are in sync and nobody's
+is down at a time, and power, which takes what was not synced, is cut only where all replicas are in sync and no
 session has just ended.
 """
 
@@ -45,7 +45,7 @@ class ClusterFaults:
         self.network = network
         self.note = note
         self.topic_ids: dict[str, str] = {}
-        """The ids of topics whose znodes were rewritten without them."""
+        """The ids of topics with znodes rewritten without them."""
         self._decoded: dict[bytes, Any] = {}  # of what is looked at again and again
 
     # --- what ZooKeeper says --------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class ClusterFaults:
         return int(json.loads(data)["brokerid"]) if data else 0
 
     def some_leader(self) -> tuple[str, int]:
-        """Draw a partition, and return its path and who leads it, 0 for nobody."""
+        """Draw a partition, and return its path and its leader, 0 for none."""
         states = self.states()
         if not states:
             return "", 0
@@ -120,7 +120,7 @@ class ClusterFaults:
 
     def others(self, broker_id: int) -> list[int]:
         """The other brokers, in an order that is drawn."""
-        others = [one for one in self.machines if one != broker_id]
+        others = [id_ for id_ in self.machines if id_ != broker_id]
         self.random.shuffle(others)
         return others
 
@@ -176,7 +176,7 @@ class ClusterFaults:
             await trio.sleep(self.random.choice((0.0, self.random.uniform(0, 0.1))))
 
     async def chase(self) -> None:
-        """End the session of a leader, and of who leads after it as soon as it does."""
+        """End the session of a leader, and of its successor as soon as there is one."""
         path, leader = self.some_leader()
         for _ in range(self.random.randint(2, 3)):
             if not leader:
@@ -289,19 +289,19 @@ class ClusterFaults:
             self._depose()
 
     def _depose(self) -> None:
-        """Remove the znode of the controller, as somebody does who wants another one."""
+        """Remove the znode of the controller, as an operator does to get another one."""
         if not self.zookeeper.is_down and self.zookeeper.data("/controller") is not None:
             self.zookeeper.tree.delete("/controller", -1)
 
     def lost_topic_ids(self) -> list[str]:
-        """Return the topics whose znodes have another id than before they were rewritten, or none."""
-        found = []
+        """Return the topics with znodes that have another id than before they were rewritten, or none."""
+        lost = []
         for topic, topic_id in self.topic_ids.items():
             data = self.zookeeper.data(f"/brokers/topics/{topic}")
             now = json.loads(data).get("topic_id") if data is not None else "no such topic"
             if now != topic_id:
-                found.append(f"{topic}: {topic_id} is {now} now")
-        return found
+                lost.append(f"{topic}: {topic_id} is {now} now")
+        return lost
 
     # --- several --------------------------------------------------------------------------------------------
 

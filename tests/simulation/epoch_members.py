@@ -113,20 +113,20 @@ class EpochMember:
         if not self._check(int(response.error_code), "heartbeat"):
             return False
         self.epoch = response.member_epoch
-        given = self._given(response)
-        if given is None:
+        assigned = self._given(response)
+        if assigned is None:
             return True
-        gained = sorted(given - self.owned.keys())
-        for partition in self.owned.keys() - given:
+        gained = sorted(assigned - self.owned.keys())
+        for partition in self.owned.keys() - assigned:
             del self.owned[partition]
         for partition in gained:
             self.asker.history.gained.append(
                 Gained(self.group_id, self.asker.name, partition, self.epoch, trio.current_time())
             )
-        self.asker.note(f"has {sorted(given)} in epoch {self.epoch} as {self.id}")
+        self.asker.note(f"has {sorted(assigned)} in epoch {self.epoch} as {self.id}")
         if gained:
-            found = await fetch_committed(self.asker, gained, self.group_id)
-            self.owned.update({partition: max(offset, 0) for partition, offset in found.items()})
+            offsets = await fetch_committed(self.asker, gained, self.group_id)
+            self.owned.update({partition: max(offset, 0) for partition, offset in offsets.items()})
         return True
 
     heartbeat_version = 1

@@ -151,7 +151,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a partition in ZooKeeper since one of its writes; the leader is -1 for nobody."""
+    """The state of a partition in ZooKeeper since one of its writes; the leader is -1 for none."""
 
     partition: Partition
     leader: int
@@ -195,7 +195,7 @@ class History:
     out_of_sync: list[str] = field(default_factory=list)
     """Partitions of which replicas were not in sync at the end, long after the last fault."""
     lost_topic_ids: list[str] = field(default_factory=list)
-    """Topics of a cluster that have another id at the end than they had, or none, though somebody knew it."""
+    """Topics of a cluster that have another id at the end than they had, or none, though a broker knew it."""
     surprises: list[str] = field(default_factory=list)
     """Answers that no client may ever get here, such as a gap in the sequence of a producer that left none."""
     events: list[str] = field(default_factory=list)

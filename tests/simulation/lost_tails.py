@@ -71,14 +71,14 @@ class KeepingReader:
         if leader_epoch != self._leader_epoch and not await self._check(leader_epoch):
             return
         topic, index = self.partition
-        wanted = FetchRequest.FetchPartition(
+        part = FetchRequest.FetchPartition(
             partition=index,
             current_leader_epoch=leader_epoch,
             fetch_offset=self.position,
             partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
-            max_wait_ms=100, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])]
+            max_wait_ms=100, min_bytes=1, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])]
         )
         response = await self.asker.ask_leader(
             self.partition, request, 11, lambda answer: int(answer.responses[0].partitions[0].error_code)
@@ -109,8 +109,8 @@ class KeepingReader:
         async def ask() -> Any:
             return await self.asker.client.topic(topic)
 
-        found = await self.asker.until_answered(ask, lambda _: 0)
-        return next(int(one.leader_epoch) for one in found.partitions if one.partition_index == index)
+        topic_ = await self.asker.until_answered(ask, lambda _: 0)
+        return next(int(part.leader_epoch) for part in topic_.partitions if part.partition_index == index)
 
     async def _check(self, leader_epoch: int) -> bool:
         """See with the leader of an epoch that the log did not end before the position; false: ask again."""
@@ -217,9 +217,9 @@ class _Run:
             self.history.note("*", "the broker is there again")
 
     def _cut_off(self, partition: Partition) -> None:
-        """Cut off some batches at the end of a log, as somebody may who mends it by hand."""
+        """Cut off some batches at the end of a log, as an operator may to mend it by hand."""
         disk, directory = self.machine.disk, f"{DATA}/{partition[0]}-{partition[1]}"
-        path = f"{directory}/{max(one.name for one in disk.list(directory) if one.name.endswith('.log'))}"
+        path = f"{directory}/{max(row.name for row in disk.list(directory) if row.name.endswith('.log'))}"
         content = disk.read(path)
         positions = [at for at, _ in iter_batches(content)]
         if positions:
@@ -246,10 +246,10 @@ def judged(seed: int) -> tuple[History, list[str]]:
 
 
 def _skipped(history: History, readers: list[KeepingReader]) -> Iterator[str]:
-    """Everything in the log in the end was read by everybody who has read on to its end."""
+    """Everything in the log in the end was read by every reader that has reached its end."""
     for reader in readers:
         for batch in history.finals[reader.partition].batches:
             for offset, value in batch.values.items():
-                known = reader.read.get(offset)
-                if known != value:
-                    yield f"{reader.partition}: {reader.asker.name} has {known!r} at {offset}, where {value!r} is"
+                own = reader.read.get(offset)
+                if own != value:
+                    yield f"{reader.partition}: {reader.asker.name} has {own!r} at {offset}, where {value!r} is"

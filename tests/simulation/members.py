@@ -84,8 +84,8 @@ class Member:
             except RejoinError:
                 await self.asker.pause(0.1)
         if self.asker.random.random() < 0.5 and self.id and self.instance_id is None:
-            left = LeaveGroupRequest(group_id=GROUP_ID, member_id=self.id)
-            await self.asker.ask_coordinator(GROUP_ID, GROUP, left, 2)
+            leave = LeaveGroupRequest(group_id=GROUP_ID, member_id=self.id)
+            await self.asker.ask_coordinator(GROUP_ID, GROUP, leave, 2)
 
     async def _join(self) -> list[int]:
         """Join, have partitions assigned or assign them, and return those that are this member's."""
@@ -172,7 +172,7 @@ def commit_error(response: Any) -> int:
 
 
 def client_of(member_id: str) -> str:
-    """Return the name of the client whose member id this is: a random part follows it."""
+    """Return the name of the client of this member id: a random part follows it."""
     return member_id[:-37]
 
 
@@ -183,8 +183,8 @@ async def fetch_committed(asker: Asker, partitions: list[int], group_id: str = G
     response = await asker.ask_coordinator(
         group_id, GROUP, OffsetFetchRequest(group_id=group_id, topics=topics), 5
     )
-    found = {part.partition_index: part.committed_offset for part in response.topics[0].partitions}
-    for partition, offset in found.items():
+    offsets = {part.partition_index: part.committed_offset for part in response.topics[0].partitions}
+    for partition, offset in offsets.items():
         asker.note(f"finds {offset} committed of {partition}")
         asker.history.fetched_commits.append(Committed(group_id, partition, offset, began_s))
-    return found
+    return offsets

@@ -147,7 +147,7 @@ class _Run:
                     self.cluster.metadata.views[late].hold(is_held=False)
 
     async def _crash(self, broker_id: int) -> None:
-        """End a broker at once; the cluster hears of it later, and what nobody else can lead is offline meanwhile."""
+        """End a broker at once; the cluster hears of it later, and what no other broker can lead is offline meanwhile."""
         random, cluster = self.random, self.cluster
         with trio.CancelScope(shield=True):
             self.history.note("*", f"broker {broker_id} is killed")
@@ -165,7 +165,7 @@ class _Run:
         metadata = self.cluster.metadata
         index = self.random.randrange(TOPICS[name])
         info = metadata.partition(name, index)
-        others = [one for one in info.isr if one != info.leader]
+        others = [id_ for id_ in info.isr if id_ != info.leader]
         if others:
             new = self.random.choice(others)
             self.history.note("*", f"{name}-{index} is led by {new}")

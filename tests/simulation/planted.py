@@ -77,10 +77,10 @@ def _forget_producers() -> Patch:
     def open_and_forget(logs: LogManager, now_ms: int) -> None:
         opened(logs, now_ms)
         for log in logs:
-            known = log.producers._producers
-            for producer in list(known.values()):
+            producers = log.producers._producers
+            for producer in list(producers.values()):
                 if producer.current_txn_first_offset < 0:
-                    del known[producer.producer_id]
+                    del producers[producer.producer_id]
 
     return LogManager, "open", open_and_forget
 
@@ -187,7 +187,7 @@ def _keeps_others(batch_filter: BatchFilter, _: Any, record: Any) -> bool:
 
 
 def _release_while_ending() -> Patch:
-    """Share sessions whose connections close while the broker ends are released by tasks that cannot begin any more."""
+    """Share sessions of connections that close while the broker ends are released by tasks that cannot begin any more."""
 
     async def run(shares: Shares) -> None:
         async with trio.open_nursery() as nursery:

@@ -61,7 +61,7 @@ def _commit_with_one_follower() -> list[Patch]:
     """A leader commits what `min.insync.replicas` replicas have, not all that are in sync."""
 
     def advance(state: LeaderState, leader_end_offset: int, *, min_isr: int = 1, **_: Any) -> bool:
-        ends = sorted((one.end_offset for one in state._followers.values()), reverse=True)
+        ends = sorted((follower.end_offset for follower in state._followers.values()), reverse=True)
         reached = min([leader_end_offset, *ends[: max(min_isr - 1, 0)]])
         if reached <= state.high_watermark:
             return False
@@ -93,7 +93,7 @@ def _joiners_do_not_count() -> list[Patch]:
     def advance(state: LeaderState, leader_end_offset: int, *, min_isr: int = 1, **_: Any) -> bool:
         if not state.has_enough_in_sync(min_isr):
             return False
-        ends = [one.end_offset for broker, one in state._followers.items() if broker in state.isr]
+        ends = [follower.end_offset for broker, follower in state._followers.items() if broker in state.isr]
         reached = min([leader_end_offset, *ends])
         if reached <= state.high_watermark:
             return False
@@ -137,7 +137,7 @@ def _elect_anybody() -> list[Patch]:
 
 
 _NOBODY_WAS_AWAY: Patch = (ControllerState, "was_away", lambda *_: False)
-"""A controller that begins does not see who has gone and come: behind a broker that waits, this is the second guard."""
+"""A controller that begins does not see brokers that come and go: behind a broker that waits, this is the second guard."""
 
 
 def _come_back_at_once() -> list[Patch]:
@@ -152,7 +152,7 @@ def _come_back_at_once() -> list[Patch]:
 def _obey_old_controllers() -> list[Patch]:
     """Brokers do what any controller says, however old its epoch, the partition's and the broker's are."""
 
-    def refusal(known: Any, topic_id: bytes, before: Any, state: Any, broker_id: int) -> Any:
+    def refusal(image_topic: Any, topic_id: bytes, before: Any, state: Any, broker_id: int) -> Any:
         return None
 
     return [
@@ -163,7 +163,7 @@ def _obey_old_controllers() -> list[Patch]:
 
 
 def _zombie_controllers() -> list[Patch]:
-    """A controller whose session is over goes on, in its next session, as if it still were elected; and is obeyed."""
+    """A controller with an ended session goes on, in its next session, as if it still were elected; and is obeyed."""
 
     async def ask(controller: ControllerZnodes, request: Callable[[], Any]) -> Any:
         while True:
@@ -174,8 +174,8 @@ def _zombie_controllers() -> list[Patch]:
 
     async def write(controller: ControllerZnodes, operations: Sequence[Operation]) -> Any:
         unchecked = [
-            SetData(one.path, one.data, ANY_VERSION) if isinstance(one, SetData) else one
-            for one in operations
+            SetData(step.path, step.data, ANY_VERSION) if isinstance(step, SetData) else step
+            for step in operations
         ]
         return await ask(controller, lambda: controller._zookeeper.multi(unchecked))
 
@@ -192,7 +192,7 @@ def _zombie_controllers() -> list[Patch]:
 
 
 def _acknowledge_when_deposed() -> list[Patch]:
-    """A leader that leads no longer tells those who wait for replicas that all is well."""
+    """A leader that leads no longer tells clients that wait for replicas that all is well."""
 
     def close_waiters(replica: Replica, *_: Any) -> None:
         for waiters in (replica._committed, replica._flushed, replica._low_watermark):
@@ -225,7 +225,7 @@ def _clean_after_a_broken_start() -> list[Patch]:
 
 
 def _lost_logs_are_none() -> list[Patch]:
-    """A broker whose logs are all gone is taken for one that has never had any."""
+    """A broker without any of its logs is taken for one that has never had any."""
     open_dir = Opener.open_dir
 
     def open_dir_with_logs(opener: Opener, path: str, now_ms: int) -> bool:
@@ -235,12 +235,12 @@ def _lost_logs_are_none() -> list[Patch]:
 
 
 def _forget_who_waits_for_zookeeper() -> list[Patch]:
-    """A simulated client whose session ended while no ZooKeeper could be reached connects no more."""
+    """A simulated client with a session that ended while no ZooKeeper could be reached connects no more."""
     return [(SimulatedZooKeeper, "wait_for_start", lambda *_: None)]
 
 
 def _start_beside_who_stops() -> list[Patch]:
-    """A simulated broker is started while the one before it, whose stop nobody waits for any more, still ends."""
+    """A simulated broker is started while the one before it, with a stop that is not awaited any more, still ends."""
 
     async def stop(machine: SimulatedBroker) -> None:
         if machine.broker is not None:
@@ -257,15 +257,15 @@ def _leave_who_lost_its_disk() -> list[Patch]:
 
 
 def _lost_topic_ids_are_new_topics() -> list[Patch]:
-    """A controller gives a topic whose id was lost another one, and brokers take that for a topic made again."""
+    """A controller gives a topic with a lost id another one, and brokers take that for a topic made again."""
 
     async def read_topics(active: ActiveController, names: Sequence[str]) -> dict[str, Any]:
-        found = await active.znodes.topics(names, active._topic_watch)
-        for name, (topic_id, assignments) in list(found.items()):
+        read = await active.znodes.topics(names, active._topic_watch)
+        for name, (topic_id, assignments) in list(read.items()):
             if topic_id is None:
-                made = await active.znodes.give_topic_id(name, new_uuid(active._entropy))
-                found[name] = (made, assignments)
-        return found
+                new_id = await active.znodes.give_topic_id(name, new_uuid(active._entropy))
+                read[name] = (new_id, assignments)
+        return read
 
     async def keep(*_: Any) -> None:
         """Leave the znode as it is."""
@@ -384,7 +384,7 @@ print(found[0] if found else 0)
 
 
 def search(bug: str, count_max: int) -> int | None:
-    """Return the first seed from the kept one on whose history finds a planted bug, None if none of so many does.
+    """Return the first seed from the kept one on with a history that finds a planted bug, None if none of so many does.
 
     It runs in a process with the sources: a compiled class does not see that one of its methods was replaced.
     Raises AssertionError for what goes wrong there.

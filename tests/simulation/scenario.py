@@ -1,4 +1,4 @@
-"""One history from one seed: who takes part, what befalls them, and in the end what everybody finds.
+"""One history from one seed: which clients take part, what befalls them, and in the end what all of them find.
 
 The rule: everything is drawn from the seed. Faults end after a while, so that all clients can come to an end; then
 everything is read once more, often by a broker that was started again.

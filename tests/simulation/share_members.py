@@ -1,4 +1,4 @@
-"""Members of a share group (KIP-932): they fetch records that nobody else has, and accept, release or reject them.
+"""Members of a share group (KIP-932): they fetch records that no other member has, and accept, release or reject them.
 
 The rule: an answer that was lost leaves open what it decided; only an answer without error settles a record.
 """
@@ -66,18 +66,18 @@ class ShareMember:
             await self.fetch()
             if random.random() < 0.8:
                 await self.acknowledge(
-                    {one: random.choices((ACCEPT, RELEASE, REJECT), (8, 2, 1))[0] for one in self._acquired}
+                    {at: random.choices((ACCEPT, RELEASE, REJECT), (8, 2, 1))[0] for at in self._acquired}
                 )
             await self.asker.pause(0.7)
         if random.random() < 0.5:
             await self._ask_group(-1)
 
     async def drain(self, expected: set[tuple[int, int]]) -> None:
-        """Accept what comes until each of these records (partition, offset) was given to somebody, or time is up."""
+        """Accept what comes until each of these records (partition, offset) was given to a member, or time is up."""
         until = trio.current_time() + DRAIN_S
         history = self.asker.history
         while trio.current_time() < until:
-            if not expected - {(one.partition, one.offset) for one in history.delivered}:
+            if not expected - {(record.partition, record.offset) for record in history.delivered}:
                 return
             await self.beat()
             await self.fetch()
@@ -105,8 +105,8 @@ class ShareMember:
             return
         self.epoch = response.member_epoch
         if response.assignment is not None:
-            given = {p for topic in response.assignment.topic_partitions for p in topic.partitions}
-            self.partitions = sorted(given & set(range(PARTITIONS)))
+            assigned = {p for topic in response.assignment.topic_partitions for p in topic.partitions}
+            self.partitions = sorted(assigned & set(range(PARTITIONS)))
 
     def _end_session(self, code: int) -> None:
         """The session is over: what was acquired in it is the group's again."""
@@ -201,8 +201,8 @@ class ShareMember:
             self._refused(int(response.error_code), "ShareAcknowledge")
             return
         self._session_epoch += 1
-        for one in verdicts:
-            self._acquired.pop(one, None)
+        for at in verdicts:
+            self._acquired.pop(at, None)
         for topic_answer in response.responses:
             for answer in topic_answer.partitions:
                 if answer.error_code:

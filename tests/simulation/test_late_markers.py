@@ -56,9 +56,9 @@ def delays(monkeypatch):
         return await handle(*args)
 
     async def verify_late(*args: Any, **options: Any) -> Any:
-        found = await verify(*args, **options)
+        result = await verify(*args, **options)
         await trio.sleep(random.uniform(0, ANSWER_MAX_S))
-        return found
+        return result
 
     monkeypatch.setattr(LocalMarkers, "write", write_late)
     monkeypatch.setattr(WriteTxnMarkers, "handle", handle_late)

@@ -19,7 +19,7 @@ from tests.simulation.clients import PARTITIONS, TOPIC
 from tests.simulation.cluster_faults import LISTENING_S, ClusterFaults
 
 LAG_MAX_S = 3.0
-"""`replica.lag.time.max.ms`; who lags is noticed after as much again at most."""
+"""`replica.lag.time.max.ms`; a lagging replica is noticed after as much again at most."""
 SESSION_S = 6.0
 CONTROLLERS_MAX = 12
 TOLD_S_MAX = 0.5
@@ -50,9 +50,9 @@ class WorstMoments(ClusterFaults):
             targets = [self._target_of(index) for index in range(PARTITIONS)]
             if controllers and tries <= CONTROLLERS_MAX:
                 targets = [
-                    one
-                    for one in targets
-                    if self.controller() in [getattr(one, controller) for controller in controllers]
+                    target
+                    for target in targets
+                    if self.controller() in [getattr(target, controller) for controller in controllers]
                 ]
             if targets:
                 return self.random.choice(targets)
@@ -64,7 +64,7 @@ class WorstMoments(ClusterFaults):
         path = f"/brokers/topics/{TOPIC}/partitions/{index}/state"
         topic = json.loads(self.zookeeper.data(f"/brokers/topics/{TOPIC}") or b"")
         leader = self.state(path)["leader"]
-        heir, other = (one for one in topic["partitions"][str(index)] if one != leader)
+        heir, other = (id_ for id_ in topic["partitions"][str(index)] if id_ != leader)
         return Target(path, leader, heir, other)
 
     def isr(self, target: Target) -> list[int]:
@@ -82,7 +82,7 @@ class WorstMoments(ClusterFaults):
         await trio.sleep(self.random.uniform(0, TOLD_S_MAX))
 
     async def lose_leader_again(self, target: Target) -> None:
-        """End the session of whoever leads now."""
+        """End the session of the current leader."""
         leader = self.state(target.path)["leader"]
         if leader > 0:
             self.expire(leader)
@@ -97,9 +97,9 @@ class WorstMoments(ClusterFaults):
         self.network.heal()
         await self.until_in_sync()
 
-    def cut_between(self, one: int, other: int, *, both_ways: bool = True) -> None:
+    def cut_between(self, first: int, other: int, *, both_ways: bool = True) -> None:
         """Cut two brokers off from each other, or what the first one sends to the other."""
-        self.network.cut(self.host(one), self.host(other), both_ways=both_ways)
+        self.network.cut(self.host(first), self.host(other), both_ways=both_ways)
 
     @contextmanager
     def cut_when_joining(self, target: Target) -> Iterator[None]:
@@ -132,7 +132,7 @@ class WorstMoments(ClusterFaults):
         await self.recover()
 
     async def lose_two_leaders(self) -> None:
-        """Lose the leader and the heir, whom the other follower cannot reach."""
+        """Lose the leader and the heir, which the other follower cannot reach."""
         target = await self.target()
         self.cut_between(target.heir, target.other)
         await self.pause(0.5)
@@ -165,7 +165,7 @@ class WorstMoments(ClusterFaults):
         await self.recover()
 
     async def leave_with_more(self) -> None:
-        """Let a leader write on with nobody, lose its session, and come back when others have led for a while."""
+        """Let a leader write on alone, lose its session, and come back when others have led for a while."""
         target = await self.target()
         self.cut_between(target.leader, target.heir)
         self.cut_between(target.leader, target.other)
@@ -177,7 +177,7 @@ class WorstMoments(ClusterFaults):
     # --- controllers ----------------------------------------------------------------------------------------
 
     async def power_of_controller(self) -> None:
-        """Cut the power of the controller and leader, and start it at once: nobody has noticed that it was gone."""
+        """Cut the power of the controller and leader, and start it at once: its absence was not noticed."""
         target = await self.target("leader")
         machine = self.machines[target.leader]
         machine.cut_power(self.random)

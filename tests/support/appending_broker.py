@@ -26,7 +26,7 @@ class Log:
 
     records: list[tuple[bytes | None, int]] = field(default_factory=list)
     """Values, and the number of the batch that brought each."""
-    known: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
+    recent: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
     """Epoch, first and last sequence, base offset of batches, by producer id."""
 
     def append(self, data: bytes) -> tuple[int, int]:
@@ -36,7 +36,7 @@ class Log:
         if header.producer_id < 0:
             self.records += [(value, len(self.records)) for value in values]
             return 0, len(self.records) - len(values)
-        batches = self.known.setdefault(header.producer_id, [])
+        batches = self.recent.setdefault(header.producer_id, [])
         last = batches[-1] if batches else None
         first, end = header.base_sequence, header.last_sequence
         if last is not None and header.producer_epoch < last[0]:

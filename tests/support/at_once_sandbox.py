@@ -16,7 +16,7 @@ class AtOnce:
         self.called: list[tuple[str, Hashable]] = []
 
     async def call(self, function: Callable[..., T], *arguments: Any, owner: Hashable = None) -> T:
-        """Call a function, and note whose call it was."""
+        """Call a function, and note its caller."""
         self.called.append((function.__name__, owner))
         refusal = self.refusals.pop(0) if self.refusals else None
         if refusal is not None:

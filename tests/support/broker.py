@@ -100,7 +100,7 @@ async def ask_for_topic(
         name=name, num_partitions=partitions, replication_factor=1, configs=configs
     )
     answer = await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
-    assert [one.error_code for one in answer.topics] == [0]
+    assert [topic.error_code for topic in answer.topics] == [0]
 
 
 A = TypeVar("A", bound=Asked)

@@ -79,10 +79,10 @@ class Client:
 
     async def fetch(self, topic: str, partition: int, offset: int = 0) -> tuple[int, list[bytes | None]]:
         """Fetch once: error code and values."""
-        wanted = FetchRequest.FetchPartition(
+        part = FetchRequest.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
         )
-        topics = [FetchRequest.FetchTopic(topic=topic, partitions=[wanted])]
+        topics = [FetchRequest.FetchTopic(topic=topic, partitions=[part])]
         response = await self.ask(FetchRequest(replica_id=-1, max_bytes=1 << 20, topics=topics), 6)
         (data,) = response.responses[0].partitions
         records = bytes(data.records or b"")

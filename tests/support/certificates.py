@@ -106,7 +106,7 @@ def authority() -> Signed:
 
 @cache
 def stranger() -> Signed:
-    """Another authority, which nobody trusts."""
+    """Another authority, which is not trusted."""
     return signed({"CN": "Somebody else"})
 
 

@@ -109,7 +109,7 @@ class ClassicClient:
     def step(self) -> None:
         """Take an answer that has come, or do what is next.
 
-        Who comes too late for any rebalance (`max.poll.interval.ms`) knows that it has lost what it had, and joins as a
+        One that is too late for any rebalance (`max.poll.interval.ms`) knows that it has lost what it had, and joins as a
         new member: the group may have given it to others, and lets a member in that it has removed, as Kafka's does.
         """
         now_ms = self.coordinator.now_ms
@@ -134,9 +134,9 @@ class ClassicClient:
             self._sync(answer)
         else:
             self.joined = True
-            given = set(read_assignment(answer.assignment, self.coordinator.image))
-            gives_up = self.owned - given
-            self.owned = given
+            assigned = set(read_assignment(answer.assignment, self.coordinator.image))
+            gives_up = self.owned - assigned
+            self.owned = assigned
             if self.cooperative and gives_up:
                 self.join()
 
@@ -162,8 +162,8 @@ class ClassicClient:
             Subscriber(member.member_id, topic_ids(read_subscription(member.metadata).topics, image))
             for member in answer.members
         ]
-        wanted = frozenset().union(*(member.topic_ids for member in members))
-        target = ASSIGNORS["range"](members, partition_counts(wanted, image))
+        subscribed = frozenset().union(*(member.topic_ids for member in members))
+        target = ASSIGNORS["range"](members, partition_counts(subscribed, image))
         return [
             SyncGroupRequest.SyncGroupRequestAssignment(
                 member_id=member.member_id,

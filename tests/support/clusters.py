@@ -26,10 +26,10 @@ class StandingImage:
         return self.image
 
     async def apply(self, changes: Iterable[Change | None]) -> None:
-        """Make changes, and have those who follow the image see them."""
-        made = [change for change in changes if change is not None]
-        self.decided += made
-        delta = Delta.of(self.image, self.image.apply(made), made)
+        """Make changes, and have the image's followers see them."""
+        new = [change for change in changes if change is not None]
+        self.decided += new
+        delta = Delta.of(self.image, self.image.apply(new), new)
         for subscriber in self._subscribers:
             await subscriber.prepare(delta)
         self.image = delta.new

@@ -1,4 +1,4 @@
-"""A console beside a broker in the test's own event loop, and a visitor who asks it over HTTP."""
+"""A console beside a broker in the test's own event loop, and a visitor that asks it over HTTP."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class Visitor:
         """Send a request; headers that are None are left out."""
         target = path + (f"?{urlencode(query)}" if query else "")
         data = None if body is None else json.dumps(body).encode()
-        given: dict[str, str | None] = {"Host": self.host, "Cookie": self.cookie or None}
+        own: dict[str, str | None] = {"Host": self.host, "Cookie": self.cookie or None}
         if method != "GET":
-            given |= {"Origin": self.origin, "X-Console-CSRF": self.csrf}
-        sent = {name: value for name, value in {**given, **(headers or {})}.items() if value is not None}
+            own |= {"Origin": self.origin, "X-Console-CSRF": self.csrf}
+        sent = {name: value for name, value in {**own, **(headers or {})}.items() if value is not None}
         return await trio.to_thread.run_sync(self._ask, method, target, data, sent)
 
     def _ask(self, method: str, target: str, data: bytes | None, headers: dict[str, str]) -> Answer:
@@ -91,8 +91,8 @@ class Visitor:
                 connection.putheader("Content-Length", str(len(data)))
             connection.endheaders(data)
             answer = connection.getresponse()
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, found, answer.read())
+            fields = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, fields, answer.read())
         finally:
             connection.close()
 
@@ -152,12 +152,12 @@ class Events:
             elif key == "data":
                 yield name, json.loads(value)
 
-    async def next(self, wanted: str = "") -> Any:
+    async def next(self, event: str = "") -> Any:
         """Return the value of the next event, of one that is called so."""
         while True:
             name, value = await trio.to_thread.run_sync(next, self._lines, ("ended", None))
-            if name == "ended" or not wanted or name == wanted:
-                return value if wanted and name == wanted else (name, value)
+            if name == "ended" or not event or name == event:
+                return value if event and name == event else (name, value)
 
 
 class Console(NamedTuple):

@@ -16,7 +16,7 @@ AWAY = ClientError("broker 2 is away")
 
 
 class Cluster:
-    """A visitor's backend, whose administration answers so and keeps what it was asked."""
+    """A visitor's backend, with an administration that answers so and keeps what it was asked."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -42,12 +42,12 @@ class Cluster:
 
     def __getattr__(self, name: str) -> Any:
         async def answered(*arguments: Any, **named: Any) -> Any:
-            given = [list(one) if hasattr(one, "__next__") else one for one in arguments]
-            self.asked.append((name, *given, *([named] if named else [])))
+            args = [list(argument) if hasattr(argument, "__next__") else argument for argument in arguments]
+            self.asked.append((name, *args, *([named] if named else [])))
             answer = self.answers[name]
             if isinstance(answer, Exception):
                 raise answer
-            return answer(*given) if callable(answer) else answer
+            return answer(*args) if callable(answer) else answer
 
         if name == "topics":  # both the administration's call and the index of the backend
             index = answered

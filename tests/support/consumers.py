@@ -29,7 +29,7 @@ HEARTBEAT_VERSION = 1
 
 
 class Coordinator:
-    """A shard whose records are kept as a journal, whose timers run by hand, and whose topics can change."""
+    """A shard with records kept as a journal, timers that run by hand, and topics that can change."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings(

@@ -29,7 +29,7 @@ class Api:
 
     async def __call__(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, Any]:
         return await dispatch(
-            self.host, method, f"/v1/{path}", {name: str(one) for name, one in query.items()}, body
+            self.host, method, f"/v1/{path}", {name: str(value) for name, value in query.items()}, body
         )
 
     async def get(self, path: str, **query: Any) -> Any:
@@ -57,7 +57,7 @@ async def connected(api: Api, client_id: str = "app") -> trio.SocketStream:
     name, _, port = api.host.bootstrap.rpartition(":")
     stream = await trio.open_tcp_stream(name, int(port))
     await stream.send_all(
-        b"".join(bytes(one) for one in encode_request(3, 12, 1, client_id, MetadataRequest(topics=[])))
+        b"".join(bytes(chunk) for chunk in encode_request(3, 12, 1, client_id, MetadataRequest(topics=[])))
     )
     assert len(await stream.receive_some()) > 8
     return stream

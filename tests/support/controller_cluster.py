@@ -137,9 +137,9 @@ class ClusterBroker:
         return self.epoch >= 0
 
     async def restore_ids(self, request: Any) -> None:
-        """Write back the ids of topics that a controller does not know, and whose logs are here."""
+        """Write back the ids of topics that a controller does not know, and that have logs here."""
         if isinstance(request, LeaderAndIsrRequest):
-            names = {one.topic_name for one in request.topic_states if one.topic_id == ZERO_UUID}
+            names = {state.topic_name for state in request.topic_states if state.topic_id == ZERO_UUID}
             ids = {name: self.log_ids[name] for name in names & self.log_ids.keys()}
             await restore_topic_ids(self.session, ids)
 
@@ -160,15 +160,15 @@ class ClusterBroker:
         if isinstance(request, StopReplicaRequest):
             return self._stop(request) if not error else StopReplicaResponse(error_code=error)
         if not error:
-            self.brokers = {one.id for one in request.live_brokers}
+            self.brokers = {broker.id for broker in request.live_brokers}
             for topic in request.topic_states:
                 if topic.topic_id != ZERO_UUID:
                     self.topic_ids[topic.topic_name] = topic.topic_id
-                for one in topic.partition_states:
-                    if one.leader == -2:
-                        self.metadata.pop((topic.topic_name, one.partition_index), None)
+                for state in topic.partition_states:
+                    if state.leader == -2:
+                        self.metadata.pop((topic.topic_name, state.partition_index), None)
                     else:
-                        self.metadata[topic.topic_name, one.partition_index] = one.leader
+                        self.metadata[topic.topic_name, state.partition_index] = state.leader
         return UpdateMetadataResponse(error_code=error)
 
     def _lead_or_follow(self, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
@@ -178,11 +178,11 @@ class ClusterBroker:
             if version >= 5:
                 assert topic.topic_id != ZERO_UUID, "which topic an answer is about could not be told"
                 response.topics.append(answer)
-            for one in topic.partition_states:
-                code = self._take(topic.topic_name, topic.topic_id, one)
+            for state in topic.partition_states:
+                code = self._take(topic.topic_name, topic.topic_id, state)
                 (answer.partition_errors if version >= 5 else response.partition_errors).append(
                     LeaderAndIsrResponse.LeaderAndIsrPartitionError(
-                        topic_name=topic.topic_name, partition_index=one.partition_index, error_code=code
+                        topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code
                     )
                 )
         return response
@@ -206,15 +206,15 @@ class ClusterBroker:
     def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
         response = StopReplicaResponse()
         for topic in request.topic_states:
-            for one in topic.partition_states:
-                partition, code = (topic.topic_name, one.partition_index), 0
+            for state in topic.partition_states:
+                partition, code = (topic.topic_name, state.partition_index), 0
                 if partition in self.broken:
                     code = ErrorCode.KAFKA_STORAGE_ERROR
-                elif -1 < one.leader_epoch < self.believes.get(partition, (0, -1, -1))[1]:
+                elif -1 < state.leader_epoch < self.believes.get(partition, (0, -1, -1))[1]:
                     code = ErrorCode.FENCED_LEADER_EPOCH
                 else:
                     self.believes.pop(partition, None)
-                    if one.delete_partition:
+                    if state.delete_partition:
                         self.disk.discard(partition)
                 response.partition_errors.append(
                     StopReplicaResponse.StopReplicaPartitionError(
@@ -306,11 +306,11 @@ class Cluster:
     @property
     def controller(self) -> ControllerRuntime | None:
         """The controller with the newest epoch that is active."""
-        active = [one.runtime for one in self.brokers.values() if one.runtime.is_active]
-        return max(active, key=lambda one: one.epoch, default=None)
+        active = [broker.runtime for broker in self.brokers.values() if broker.runtime.is_active]
+        return max(active, key=lambda runtime: runtime.epoch, default=None)
 
     async def ask(self, question: Callable[[ControllerRuntime], Any]) -> Any:
-        """Ask the controller, whoever it is when it answers."""
+        """Ask the controller, whichever broker that is when it answers."""
         while True:
             runtime = self.controller
             if runtime is not None:
@@ -330,7 +330,7 @@ class Cluster:
             await self.admin.create(
                 resource_znodes.config_path("topics", name), resource_znodes.encode_config(settings)
             )
-        parts = {index: znodes.ReplicaAssignment(one) for index, one in enumerate(replicas)}
+        parts = {index: znodes.ReplicaAssignment(ids) for index, ids in enumerate(replicas)}
         topic = znodes.TopicAssignment(parts, self.random.randbytes(16))
         await self.admin.create(znodes.topic_path(name), znodes.encode_topic(topic))
 
@@ -369,13 +369,13 @@ async def running(*broker_ids: int, seed: int = 0, weather: ZooKeeperWeather | N
         cluster = Cluster(nursery, Random(seed), weather or ZooKeeperWeather())
         cluster.settings = replace(cluster.settings, **settings)
         await cluster.make_parents()
-        for one in broker_ids:
-            cluster.start(one)
-            await cluster.until(lambda one=one: znodes.broker_path(one) in cluster.zookeeper.dump())
+        for broker_id in broker_ids:
+            cluster.start(broker_id)
+            await cluster.until(lambda id_=broker_id: znodes.broker_path(id_) in cluster.zookeeper.dump())
             await cluster.until(lambda: cluster.controller is not None)
         if broker_ids:
             await cluster.until(
-                lambda: all(one.brokers == set(broker_ids) for one in cluster.brokers.values())
+                lambda: all(broker.brokers == set(broker_ids) for broker in cluster.brokers.values())
             )
         yield cluster
         nursery.cancel_scope.cancel()

@@ -34,23 +34,23 @@ def cluster(
     count: int = 1, state: PartitionState | None = LED, replicas: tuple[int, ...] = (1, 2, 3)
 ) -> Core:
     """Brokers 1 to 4, registered with epochs 101 to 104, and a topic of three replicas."""
-    known = ControllerState(epoch=7)
-    for one in (1, 2, 3, 4):
-        known.brokers[one] = Broker(one, 100 + one, (endpoint(one),))
-    known.add_topic("t", ID, {index: Assignment(replicas) for index in range(count)})
+    state_ = ControllerState(epoch=7)
+    for id_ in (1, 2, 3, 4):
+        state_.brokers[id_] = Broker(id_, 100 + id_, (endpoint(id_),))
+    state_.add_topic("t", ID, {index: Assignment(replicas) for index in range(count)})
     if state is not None:
-        known.states = {("t", index): state for index in range(count)}
-    return Core(ControllerSettings(broker_id=1), known)
+        state_.states = {("t", index): state for index in range(count)}
+    return Core(ControllerSettings(broker_id=1), state_)
 
 
 class Shell:
     """Carries out steps: writes are done but for `conflicts`, which find `found` instead."""
 
-    def __init__(self, core: Core, *, found: PartitionState | None = None, conflicts: int = 1) -> None:
+    def __init__(self, core: Core, *, stored: PartitionState | None = None, conflicts: int = 1) -> None:
         """The first writes, `conflicts` of them, meet another one, of the state `found`."""
         self.core = core
-        self.found = found
-        self.conflicts = conflicts if found is not None else 0
+        self.found = stored
+        self.conflicts = conflicts if stored is not None else 0
         self.steps: list[Any] = []
         self.unclean: set[str] = set()
         self.order: dict[tuple[str, int], tuple[int, ...]] | None = None
@@ -72,10 +72,10 @@ class Shell:
                 if self.conflicts:
                     self.conflicts -= 1
                     return Written(conflicts=list(states))
-                return Written({one: replace(new, version=new.version + 1) for one, new in states.items()})
-            case ReadStates(wanted):
-                known = self.core.state.states
-                return {one: self.found or known[one] for one in wanted if self.found or one in known}
+                return Written({key: replace(new, version=new.version + 1) for key, new in states.items()})
+            case ReadStates(keys):
+                current = self.core.state.states
+                return {key: self.found or current[key] for key in keys if self.found or key in current}
             case ReadUnclean():
                 return self.unclean
             case WriteAssignment():
@@ -89,8 +89,8 @@ class Shell:
     def sent(self) -> Iterator[tuple[int, Any]]:
         for step in self.steps:
             if isinstance(step, Send):
-                for one in step.requests:
-                    yield one.broker_id, one.request
+                for request in step.requests:
+                    yield request.broker_id, request.request
 
     def receivers(self, kind: type) -> list[int]:
         return [broker for broker, request in self.sent() if isinstance(request, kind)]

@@ -1,6 +1,6 @@
 """A cluster for the controller's core: znodes in dictionaries, brokers that obey, and rules that are checked at each write.
 
-The rule: whoever writes a state that could lose what is committed, or that lets two lead in one epoch, fails at once.
+The rule: a write of a state that could lose what is committed, or that lets two lead in one epoch, fails at once.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class World:
         self.joins = False
         """True if the ISR may grow: a leader has proposed that."""
         self.trouble = 0.0
-        """Probability that a write meets somebody else's, or that its answer is lost."""
+        """Probability that a write meets another one, or that its answer is lost."""
         self.crashes = 0.0
         """Probability that the controller dies before a step."""
         self.core = Core(self.settings, ControllerState())
@@ -104,7 +104,7 @@ class World:
         self.brokers[broker_id] = ModelBroker(info)
 
     def brokers_changed(self) -> None:
-        self.run(brokers.changed(self.core, {one: model.info for one, model in self.brokers.items()}))
+        self.run(brokers.changed(self.core, {id_: model.info for id_, model in self.brokers.items()}))
 
     def deliver(self, broker_id: int) -> bool:
         """Let a broker obey one request, and the controller hear of the answer; False if there is none."""
@@ -121,54 +121,54 @@ class World:
         elif isinstance(request, StopReplicaRequest):
             self._stop(model, sent)
         else:
-            model.known_brokers = {one.id for one in request.live_brokers}
+            model.known_brokers = {broker.id for broker in request.live_brokers}
             for topic in request.topic_states:
-                for one in topic.partition_states:
-                    model.metadata[topic.topic_name, one.partition_index] = one.leader
-                    if one.leader == -2:
-                        del model.metadata[topic.topic_name, one.partition_index]
+                for state in topic.partition_states:
+                    model.metadata[topic.topic_name, state.partition_index] = state.leader
+                    if state.leader == -2:
+                        del model.metadata[topic.topic_name, state.partition_index]
         return True
 
     def _lead_or_follow(self, model: ModelBroker, request: LeaderAndIsrRequest) -> dict[TopicPartition, int]:
         errors: dict[TopicPartition, int] = {}
         for topic in request.topic_states:
             check(topic.topic_id == self.topic_ids.get(topic.topic_name, topic.topic_id), "the topic's id")
-            for one in topic.partition_states:
-                partition = (topic.topic_name, one.partition_index)
+            for state in topic.partition_states:
+                partition = (topic.topic_name, state.partition_index)
                 if partition in model.broken:
                     errors[partition] = STORAGE_ERROR
                     continue
                 errors[partition] = 0
                 now = model.believes.get(partition, (0, -1, -1))
-                if (one.leader_epoch, one.partition_epoch) > now[1:]:
-                    model.believes[partition] = (one.leader, one.leader_epoch, one.partition_epoch)
+                if (state.leader_epoch, state.partition_epoch) > now[1:]:
+                    model.believes[partition] = (state.leader, state.leader_epoch, state.partition_epoch)
                     self.disks.setdefault(model.info.id, set()).add(partition)
         return errors
 
     def _stop(self, model: ModelBroker, sent: Outgoing) -> None:
         errors = {}
         for topic in sent.request.topic_states:
-            for one in topic.partition_states:
-                partition = (topic.topic_name, one.partition_index)
+            for state in topic.partition_states:
+                partition = (topic.topic_name, state.partition_index)
                 if partition in model.broken:
                     errors[partition] = STORAGE_ERROR
                     continue
-                known = model.believes.get(partition, (0, -1, -1))
-                if one.leader_epoch not in (-1, -2) and one.leader_epoch < known[1]:
+                own = model.believes.get(partition, (0, -1, -1))
+                if state.leader_epoch not in (-1, -2) and state.leader_epoch < own[1]:
                     errors[partition] = ErrorCode.FENCED_LEADER_EPOCH
                     continue
                 errors[partition] = 0
                 model.believes.pop(partition, None)
-                if one.delete_partition:
+                if state.delete_partition:
                     self.disks.get(model.info.id, set()).discard(partition)
-        deleting = {one: code for one, code in errors.items() if one in sent.deleting}
+        deleting = {key: code for key, code in errors.items() if key in sent.deleting}
         if deleting:
             self.run(deletion.answered(self.core, model.info.id, deleting))
 
     def settle(self) -> None:
         """Deliver everything, until nothing more is sent."""
         for _ in range(100_000):
-            waiting = [one for one, model in sorted(self.brokers.items()) if model.inbox]
+            waiting = [id_ for id_, model in sorted(self.brokers.items()) if model.inbox]
             if not waiting:
                 return
             self.deliver(self.random.choice(waiting))
@@ -184,7 +184,7 @@ class World:
             while model.inbox and self.random.random() < 0.5:
                 model.inbox.pop()
         state = ControllerState(self.epoch)
-        state.brokers = {one: model.info for one, model in self.brokers.items()}
+        state.brokers = {id_: model.info for id_, model in self.brokers.items()}
         for topic, assignments in self.assignments.items():
             state.add_topic(topic, self.topic_ids.get(topic), dict(assignments))
         state.states = dict(self.states)
@@ -216,7 +216,7 @@ class World:
             case GiveWay():
                 return None
             case ReadStates(partitions):
-                return {one: self.states[one] for one in partitions if one in self.states}
+                return {key: self.states[key] for key in partitions if key in self.states}
             case WriteStates(states):
                 return self._write(dict(states))
             case CreateStates(states):
@@ -233,10 +233,10 @@ class World:
                 return self.unclean & set(topics)
             case DeleteTopic(topic):
                 for broker_id, disk in self.disks.items():
-                    left = [one for one in disk if one[0] == topic and broker_id in self._replicas(one)]
-                    check(not left, f"{left} is left on broker {broker_id}")
+                    leftover = [key for key in disk if key[0] == topic and broker_id in self._replicas(key)]
+                    check(not leftover, f"{leftover} is left on broker {broker_id}")
                 del self.assignments[topic]
-                self.states = {one: state for one, state in self.states.items() if one[0] != topic}
+                self.states = {key: state for key, state in self.states.items() if key[0] != topic}
                 self.deletions.discard(topic)
             case RemoveDeletions(topics):
                 self.deletions -= set(topics)
@@ -247,9 +247,9 @@ class World:
             case WriteReassignments(targets):
                 self.znode = dict(targets) or None
             case Send(requests):
-                for one in requests:
-                    if one.broker_id in self.brokers:
-                        self.brokers[one.broker_id].inbox.append(one)
+                for request in requests:
+                    if request.broker_id in self.brokers:
+                        self.brokers[request.broker_id].inbox.append(request)
             case _:
                 raise AssertionError(step)
         return None
@@ -257,9 +257,9 @@ class World:
     def _replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         return self.assignments[partition[0]][partition[1]].replicas
 
-    def _write(self, wanted: dict[TopicPartition, PartitionState]) -> Written:
+    def _write(self, states: dict[TopicPartition, PartitionState]) -> Written:
         written = Written()
-        for partition, new in wanted.items():
+        for partition, new in states.items():
             old = self.states.get(partition)
             if old is not None and self.random.random() < self.trouble:
                 self._leader_writes(partition, old)
@@ -281,7 +281,7 @@ class World:
     def _leader_writes(self, partition: TopicPartition, old: PartitionState) -> None:
         """A leader of an older version changes the ISR by itself."""
         if old.leader in self.brokers and partition not in self.brokers[old.leader].broken:
-            isr = tuple(one for one in old.isr if one == old.leader or self.random.random() < 0.5)
+            isr = tuple(id_ for id_ in old.isr if id_ == old.leader or self.random.random() < 0.5)
             self.states[partition] = replace(old, isr=isr, version=old.version + 1)
             believes = self.brokers[old.leader].believes
             if believes.get(partition, (0, -1, -1))[:2] == (old.leader, old.leader_epoch):
@@ -293,9 +293,9 @@ class World:
             in_sync = partition in self.states and set(self.states[partition].isr) == set(new.replicas)
             check(in_sync or set(new.replicas) == set(old.origin), f"{partition} has moved: {old}")
 
-    def _create(self, wanted: dict[TopicPartition, PartitionState]) -> Written:
+    def _create(self, states: dict[TopicPartition, PartitionState]) -> Written:
         written = Written()
-        for partition, new in wanted.items():
+        for partition, new in states.items():
             if partition in self.states:
                 written.conflicts.append(partition)
                 continue
@@ -319,11 +319,11 @@ class World:
             check(new.leader in (-1, *old.isr) or is_unclean, f"only who is in sync may lead: {what}")
         if set(old.isr) & set(new.isr) == set():
             able = [
-                one
-                for one in old.isr
-                if one in self.brokers
-                and partition not in self.brokers[one].broken
-                and one not in self.core.state.shutting_down
+                id_
+                for id_ in old.isr
+                if id_ in self.brokers
+                and partition not in self.brokers[id_].broken
+                and id_ not in self.core.state.shutting_down
             ]
             check(not able, f"unclean though somebody in sync lives: {what}")
         check(new.controller_epoch == self.epoch, f"written by an old controller: {what}")

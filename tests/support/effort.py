@@ -1,7 +1,7 @@
 """Effort of the random tests: a little with every change, a lot in `make nightly`.
 
 The rule: all that is drawn is drawn from one seed, which the head of each run shows. It is another one each day, and the
-same for all who run the tests that day; a night draws its own.
+same for all runs of that day; a night draws its own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from barnabas.log.disk import Buffer, File, OsDisk, OsFile
 
 
 class FaultyFile:
-    """A file whose writes stop, and whose syncs fail, when its disk says so."""
+    """A file with writes that stop, and syncs that fail, when its disk says so."""
 
     def __init__(self, disk: FaultyDisk, path: str, file: OsFile) -> None:
         self._disk = disk

@@ -21,13 +21,13 @@ CONFIG = BrokerConfig({})
 
 
 def fetch_at_once(
-    node: Node, wanted: FetchRequest.FetchPartition, *, replica_id: int = -1, broker_epoch: int = -1
+    node: Node, part: FetchRequest.FetchPartition, *, replica_id: int = -1, broker_epoch: int = -1
 ) -> Any:
     """Return the partition's answer, to a consumer or a follower. Raises RequestError with its code."""
     request = FetchRequest(
         replica_state=FetchRequest.ReplicaState(replica_id, broker_epoch),
         max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_id=0, session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])],
+        topics=[FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[part])],
     )  # fmt: skip
     context = new_context(FETCH, VERSION, now_ms=node.now_ms)
     services: dict[str, Any] = {
@@ -47,9 +47,9 @@ def fetch_at_once(
 
 def batches_in(data: bytes) -> list[tuple[int, int, int]]:
     """Return leader epoch, value as a number, and how many records there are, of each batch of equal records."""
-    found = []
+    batches = []
     for at, header in iter_batches(data):
         records = read_records(data, at)
         (value,) = {record.value for record in records}
-        found.append((header.leader_epoch, int(value or b"-1"), len(records)))
-    return found
+        batches.append((header.leader_epoch, int(value or b"-1"), len(records)))
+    return batches

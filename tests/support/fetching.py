@@ -118,7 +118,7 @@ class Leader:
         if self.has_sessions and request.session_epoch >= 0:
             return await self._fetch_in_session(request, version)
         response = FetchResponse()  # without a session
-        found = False
+        has_data = False
         for topic in request.topics:
             if version >= 13:
                 assert topic.topic_id == TOPIC_ID
@@ -126,9 +126,9 @@ class Leader:
             response.responses.append(answered)
             for want in topic.partitions:
                 data = self._read(want, version)
-                found |= bool(data.records) or bool(data.error_code) or data.diverging_epoch.epoch >= 0
+                has_data |= bool(data.records) or bool(data.error_code) or data.diverging_epoch.epoch >= 0
                 answered.partitions.append(data)
-        if not found:
+        if not has_data:
             await trio.sleep(request.max_wait_ms / 1000)
         return response
 
@@ -161,12 +161,12 @@ class Leader:
         for topic in request.topics:
             answers = [
                 OffsetForLeaderEpochResponse.EpochEndOffset(
-                    partition=one.partition,
-                    error_code=self.errors.pop(one.partition, 0),
-                    leader_epoch=self.answer_epochs.get(one.partition, (-1, -1))[0],
-                    end_offset=self.answer_epochs.get(one.partition, (-1, -1))[1],
+                    partition=partition.partition,
+                    error_code=self.errors.pop(partition.partition, 0),
+                    leader_epoch=self.answer_epochs.get(partition.partition, (-1, -1))[0],
+                    end_offset=self.answer_epochs.get(partition.partition, (-1, -1))[1],
                 )
-                for one in topic.partitions
+                for partition in topic.partitions
             ]
             topics.append(
                 OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers)
@@ -178,11 +178,11 @@ class Leader:
         for topic in request.topics:
             answers = [
                 ListOffsetsResponse.ListOffsetsPartitionResponse(
-                    partition_index=one.partition_index,
-                    error_code=self.offset_errors.get(one.partition_index, (0, 0))[one.timestamp == -1],
-                    offset=self.start + (len(self.logs[one.partition_index]) if one.timestamp == -1 else 0),
+                    partition_index=part.partition_index,
+                    error_code=self.offset_errors.get(part.partition_index, (0, 0))[part.timestamp == -1],
+                    offset=self.start + (len(self.logs[part.partition_index]) if part.timestamp == -1 else 0),
                 )
-                for one in topic.partitions
+                for part in topic.partitions
             ]
             topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         return ListOffsetsResponse(topics=topics)
@@ -212,7 +212,7 @@ class Follower(Node):
         """Hear of the topic, or of a new epoch, and begin to fetch."""
         info = PartitionInfo(LEADER, (LEADER, ME), (LEADER,), epoch, epoch)
         if is_first:
-            brokers = [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2)]
+            brokers = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in (1, 2)]
             topic = TopicInfo("t", TOPIC_ID, (info,) * PARTITIONS)
             await self.apply([*brokers, TopicCreated(topic)])
         else:

@@ -51,23 +51,23 @@ class Hosted:
         """Remove all rules."""
         self.do(self.host.faulting.faults.clear)
 
-    def asked(self, **wanted: Any) -> list[Recorded]:
+    def asked(self, **conditions: Any) -> list[Recorded]:
         """Return recorded requests."""
         assert self.host.recorder is not None
         recorder = self.host.recorder
-        return self.do(lambda: recorder.find(Filter(**wanted)))
+        return self.do(lambda: recorder.find(Filter(**conditions)))
 
-    def wait_asked(self, *, timeout_s: float = 30.0, **wanted: Any) -> Recorded:
+    def wait_asked(self, *, timeout_s: float = 30.0, **conditions: Any) -> Recorded:
         """Wait until there is such a request, and it is answered."""
         assert self.host.recorder is not None
         recorder = self.host.recorder
 
         async def wait() -> Recorded | None:
-            return await recorder.wait(Filter(**wanted), timeout_s=timeout_s)
+            return await recorder.wait(Filter(**conditions), timeout_s=timeout_s)
 
-        found = trio.from_thread.run(wait, trio_token=self._token)
-        assert found is not None, f"no request {wanted} in {timeout_s} s"
-        return found
+        recorded = trio.from_thread.run(wait, trio_token=self._token)
+        assert recorded is not None, f"no request {conditions} in {timeout_s} s"
+        return recorded
 
     def advance(self, seconds: float, *, is_kept: bool = False) -> None:
         """Move the broker's clock; `is_kept` has clients keep their sessions."""
@@ -131,11 +131,11 @@ def hosted(
     if failures:
         raise failures[0]
     assert tokens, "the broker did not start"
-    found = Hosted(host, tokens[0])
+    hosted_ = Hosted(host, tokens[0])
     try:
-        yield found
+        yield hosted_
     finally:
-        found.do(host.stop)
+        hosted_.do(host.stop)
         thread.join(START_SECONDS_MAX)
     if failures:
         raise failures[0]

@@ -14,7 +14,7 @@ from barnabas.wire.generated.errors import ErrorCode
 class MemoryJournal:
     """Implements `Journal` with one partition; `failure` is raised by what reads it.
 
-    This broker leads it in `epoch`, nobody does if that is None. All is committed at once, unless `commits` is taken away.
+    This broker leads it in `epoch`, no one does if that is None. All is committed at once, unless `commits` is taken away.
     """
 
     topic = "__consumer_offsets"

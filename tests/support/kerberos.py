@@ -18,12 +18,12 @@ def realm_or_skip(directory: Path) -> Iterator[Realm]:
     """Start a realm, to which this process belongs too. With CI=true it must be there."""
     try:
         library()
-        made = Realm(directory)
+        realm = Realm(directory)
     except (KerberosError, RealmError) as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))
-    with made, pytest.MonkeyPatch.context() as patch:
-        for name, value in made.environment.items():
+    with realm, pytest.MonkeyPatch.context() as patch:
+        for name, value in realm.environment.items():
             patch.setenv(name, value)
-        yield made
+        yield realm

@@ -123,7 +123,7 @@ def content_of(log: PartitionLog) -> bytes:
 
 
 def read_all(log: PartitionLog, offset: int | None = None, *, max_bytes: int = 1 << 20) -> list[Record]:
-    """All records that a consumer sees who polls from `offset`, or the log start, to the high watermark."""
+    """All records that a consumer sees that polls from `offset`, or the log start, to the high watermark."""
     start = log.log_start_offset if offset is None else offset
     records: list[Record] = []
     offset = start

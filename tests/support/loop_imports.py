@@ -21,7 +21,7 @@ from tests.support.brokers import running
 ANSWER_TIMEOUT_S = 20
 HANDFUL_S = 0.2
 MAY_WAIT = frozenset({"JoinGroup", "SyncGroup", "ShareFetch", "Produce"})
-"""Those whose answer waits for others, or never comes: acks=0."""
+"""Those with an answer that waits for others, or never comes: acks=0."""
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
     "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
@@ -64,7 +64,7 @@ async def ask(address: tuple[str, int], data: bytes, *, waits: bool) -> None:
 
 
 async def imported(directory: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_api: dict[str, list[str]] = {}
     async with running([directory], **SETTINGS) as client:
         address, users_address = (listener.addresses[0] for listener in client.broker.listeners)
         for each in (address, users_address):
@@ -80,9 +80,9 @@ async def imported(directory: str) -> dict[str, list[str]]:
                     await ask(users_address, begins_login + data, waits=False)  # refused: a token is due
                     await ask(address, data, waits=api.name in MAY_WAIT)
             if finder.found:
-                found[api.name] = finder.found
+                by_api[api.name] = finder.found
                 finder.found = []
-    return found
+    return by_api
 
 
 if __name__ == "__main__":

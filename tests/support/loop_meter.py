@@ -130,7 +130,7 @@ class LoopMeter(trio.abc.Instrument):
         for module in (gzip, lz4, snappy, zstd):
             module.decompress = self._decompressing(module.decompress)  # type: ignore[attr-defined]
         crc.crc32c = self._counted(  # type: ignore[attr-defined]
-            crc.crc32c, lambda given, made: len(given) // CHECKSUM_BYTES_PER_LINE
+            crc.crc32c, lambda data, crc_: len(data) // CHECKSUM_BYTES_PER_LINE
         )
         fullmatch = re2._Regexp.fullmatch
 
@@ -142,9 +142,9 @@ class LoopMeter(trio.abc.Instrument):
 
     def _counted(self, call: Callable[..., Any], lines: Callable[[Any, Any], int]) -> Callable[..., Any]:
         def counted(*arguments: Any, **options: Any) -> Any:
-            made = call(*arguments, **options)
-            self.add(lines(arguments[0], made))
-            return made
+            result = call(*arguments, **options)
+            self.add(lines(arguments[0], result))
+            return result
 
         return counted
 

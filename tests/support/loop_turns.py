@@ -2,7 +2,7 @@
 
 Prints one JSON object: by API the most lines in a turn, the request that had them, and where they were; before it, with
 `--verbose`, a line for each request. The exit code is 1 where a turn is too long. A process of its own, because the
-interpreted sources must run, whose lines can be counted. BARNABAS_TEST_EFFORT says how much the broker holds.
+interpreted sources must run: their lines can be counted. BARNABAS_TEST_EFFORT says how much the broker holds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ASKING = {
 
 
 class Driver:
-    """A client whose own steps are not counted."""
+    """A client with uncounted steps of its own."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
@@ -101,12 +101,12 @@ async def fill(driver: Driver, state: State) -> None:
     topics.append({"Name": WIDE, "NumPartitions": state.partitions, "ReplicationFactor": 1})
     topics.append({"Name": DEEP, "NumPartitions": 1, "ReplicationFactor": 1})
     for start in range(0, len(topics), 500):
-        made = await driver.ask(
+        answer = await driver.ask(
             "CreateTopics", 4, {"Topics": topics[start : start + 500], "timeoutMs": 60_000}
         )
-        assert {one["ErrorCode"] for one in made["Topics"]} == {0}, made
+        assert {topic["ErrorCode"] for topic in answer["Topics"]} == {0}, answer
     seen = await driver.ask("Metadata", 12, {"Topics": None})
-    ids = {one["Name"]: one["TopicId"] for one in seen["Topics"]}
+    ids = {topic["Name"]: topic["TopicId"] for topic in seen["Topics"]}
     state.topic_ids = [ids[f"topic-{n}"] for n in range(state.topics)]
     for start in range(0, state.batches, 500):
         frames = [
@@ -149,12 +149,12 @@ async def fill(driver: Driver, state: State) -> None:
         for n in range(state.transactional_ids)
     ]
     await driver.send(Case("", b"".join(frames), len(frames)))
-    made = await driver.ask("InitProducerId", 1, {"TransactionalId": WIDE, "TransactionTimeoutMs": 600_000})
-    state.producer = made["ProducerId"], made["ProducerEpoch"]
+    answer = await driver.ask("InitProducerId", 1, {"TransactionalId": WIDE, "TransactionTimeoutMs": 600_000})
+    state.producer = answer["ProducerId"], answer["ProducerEpoch"]
 
 
 async def _until(driver: Driver, api: str, version: int, values: Values) -> None:
-    """Ask until there is no error: a coordinator's topic is made by the first who asks."""
+    """Ask until there is no error: a coordinator's topic is made by the first request."""
     while (await driver.ask(api, version, values))["ErrorCode"]:
         await trio.sleep(0.01)
 
@@ -185,7 +185,7 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
     )
     assembly.LoopBudget = lambda **_: LoopBudget(clock=METER.clock)  # type: ignore[misc, assignment]
     settings = {name.replace(".", "_"): value for name, value in {**SETTINGS, **ASKING}.items()}
-    found: dict[str, dict[str, object]] = {}
+    worst_of: dict[str, dict[str, object]] = {}
     async with running([directory], **settings) as client:
         driver = Driver(client.broker.listeners[0].addresses[0])
         await fill(driver, state)
@@ -205,19 +205,19 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
                         worst = {"lines": METER.worst, "case": case.label, "where": METER.where}
                     if "--verbose" in sys.argv:
                         took = time.monotonic() - began
-                        said = f"{METER.worst:,} lines, {len(answers)}/{case.answers} answers, {took:.1f} s"
-                        print(f"{api.name}: {case.label}: {said}, {METER.where}", file=sys.stderr)
-                found[api.name] = worst
-    return found
+                        text = f"{METER.worst:,} lines, {len(answers)}/{case.answers} answers, {took:.1f} s"
+                        print(f"{api.name}: {case.label}: {text}, {METER.where}", file=sys.stderr)
+                worst_of[api.name] = worst
+    return worst_of
 
 
 def main() -> int:
     """Drive the APIs that are named on the command line, or all."""
     chosen = [name for name in sys.argv[1:] if not name.startswith("-")]
     with tempfile.TemporaryDirectory(prefix="loop-turns-") as directory:
-        found = trio.run(drive, directory, chosen)
-    print(json.dumps(found))
-    too_long = [name for name, worst in found.items() if int(str(worst["lines"])) > LINES_MAX]
+        figures = trio.run(drive, directory, chosen)
+    print(json.dumps(figures))
+    too_long = [name for name, worst in figures.items() if int(str(worst["lines"])) > LINES_MAX]
     for name in too_long:
         print(f"{name} takes a turn of more than {LINES_MAX:,} lines", file=sys.stderr)
     return 1 if too_long else 0

@@ -56,7 +56,7 @@ class RecordingHost:
 
 
 class StandinCoordinator:
-    """Stands for a client and its connection to a coordinator, whose newest versions and answers a test says."""
+    """Stands for a client and its connection to a coordinator, with newest versions and answers that a test says."""
 
     def __init__(self, answer: Callable[[Any], Any], **versions: int) -> None:
         self.answer = answer

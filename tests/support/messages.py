@@ -69,16 +69,16 @@ class Builder:
         self.depth = 0
 
     def struct(self, cls: type[Any], fields: tuple[Field, ...]) -> Any:
-        made = cls()
+        message = cls()
         for field in fields:
             if self.version in field.versions:
-                setattr(made, field.attribute, self.value(field))
+                setattr(message, field.attribute, self.value(field))
         if self.unknown_tags and self.random.random() < 0.3:
-            known = [field.tag for field in fields if field.tag is not None]
-            free = [tag for tag in (*range(8), 200, 20_000) if tag not in known]
+            tags_ = [field.tag for field in fields if field.tag is not None]
+            free = [tag for tag in (*range(8), 200, 20_000) if tag not in tags_]
             tags = sorted(self.random.sample(free, self.random.randint(1, min(3, len(free)))))
-            made.unknown_tagged_fields = {tag: self.octets() for tag in tags}
-        return made
+            message.unknown_tagged_fields = {tag: self.octets() for tag in tags}
+        return message
 
     def value(self, field: Field) -> Any:
         random, kind = self.random, field.type
@@ -133,15 +133,15 @@ def _struct(message: Message, version: int, fields: tuple[Field, ...], value: An
     for field in fields:
         if version not in field.versions:
             continue
-        one = getattr(value, field.attribute)
-        if version in field.tagged and one == getattr(type(value)(), field.attribute):
+        item_ = getattr(value, field.attribute)
+        if version in field.tagged and item_ == getattr(type(value)(), field.attribute):
             continue
-        if one is None:
+        if item_ is None:
             out[camel(field.name)] = None
         elif field.type.array:
-            out[camel(field.name)] = [_one(message, version, field.type, item) for item in one]
+            out[camel(field.name)] = [_one(message, version, field.type, item) for item in item_]
         else:
-            out[camel(field.name)] = _one(message, version, field.type, one)
+            out[camel(field.name)] = _one(message, version, field.type, item_)
     return out
 
 
@@ -163,16 +163,16 @@ def from_json(message: Message, version: int, values: dict[str, Any]) -> Any:
 def _struct_from_json(
     message: Message, version: int, cls: type[Any], fields: tuple[Field, ...], values: dict[str, Any]
 ) -> Any:
-    made = cls()
+    message_ = cls()
     for field in fields:
         if version in field.versions and camel(field.name) in values:
             value = values[camel(field.name)]
             if value is not None and field.type.array:
-                value = [_one_from_json(message, version, field.type, one) for one in value]
+                value = [_one_from_json(message, version, field.type, item) for item in value]
             elif value is not None:
                 value = _one_from_json(message, version, field.type, value)
-            setattr(made, field.attribute, value)
-    return made
+            setattr(message_, field.attribute, value)
+    return message_
 
 
 def _one_from_json(message: Message, version: int, kind: FieldType, value: Any) -> Any:
@@ -189,7 +189,7 @@ def without_records(message: Message, value: Any) -> Any:
     hidden = {camel(field.name) for _, field in message.all_fields() if field.type.name == "records"}
     if isinstance(value, dict):
         return {
-            key: "..." if key in hidden and one is not None else without_records(message, one)
-            for key, one in value.items()
+            key: "..." if key in hidden and item is not None else without_records(message, item)
+            for key, item in value.items()
         }
-    return [without_records(message, one) for one in value] if isinstance(value, list) else value
+    return [without_records(message, item) for item in value] if isinstance(value, list) else value

@@ -1,6 +1,6 @@
 """Schemas that are small and lead to very much: shared definitions, depth, width, length, recursion. Made, never kept.
 
-Each function returns the text of a schema whose innermost part is of a kind that `inner` names (`string` or `long`), so
+Each function returns the text of a schema with an innermost part of a kind that `inner` names (`string` or `long`), so
 that two of them differ there.
 """
 

@@ -10,10 +10,10 @@ from barnabas.wire.generated.errors import ErrorCode
 from tests.models.transactions import RefusedError
 
 
-def outcome(wanted: Callable[[], Any]) -> Any:
+def outcome(act: Callable[[], Any]) -> Any:
     """Return what `wanted` returns, or the name of the error code with which it refuses."""
     try:
-        return wanted()
+        return act()
     except RefusedError as refusal:
         return str(refusal)
     except RequestError as error:

@@ -1,7 +1,7 @@
 """Samples of pages, and sessions of a shell in them, run as they are printed.
 
 A session is an indented block that begins with a `$`. Each line with one is a command; those after it are what it prints,
-with `...` for what differs from run to run. A command whose last line is `...` runs on, in a terminal of its own, until
+with `...` for what differs from run to run. A command with a last line `...` runs on, in a terminal of its own, until
 a line `^C`.
 """
 
@@ -61,11 +61,11 @@ class Step:
         if not any(GOES_ON in line for line in self.printed):
             return [line.rstrip() for line in output.splitlines() if line.strip()] == self.printed
         lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-        wanted = [_pattern(line) for line in self.printed]
+        patterns = [_pattern(line) for line in self.printed]
         if self.runs_on:
-            return all(any(one.fullmatch(line) for line in lines) for one in wanted[:-1])
-        return len(lines) == len(wanted) and all(
-            one.fullmatch(line) for one, line in zip(wanted, lines, strict=True)
+            return all(any(pattern.fullmatch(line) for line in lines) for pattern in patterns[:-1])
+        return len(lines) == len(patterns) and all(
+            pattern.fullmatch(line) for pattern, line in zip(patterns, lines, strict=True)
         )
 
 
@@ -76,7 +76,7 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 def steps(page: str | Path) -> list[Step]:
     """Commands of all sessions of a page, in their order."""
-    found: list[Step] = []
+    steps_: list[Step] = []
     text = re.sub(r"^```.*?^```$", "", _text(page), flags=re.M | re.S)
     for block in re.findall(r"(?:^ {4}.*\n(?:\n+(?= {4}))?)+", text, re.M):
         lines = [line[4:] for line in block.splitlines()]
@@ -84,12 +84,12 @@ def steps(page: str | Path) -> list[Step]:
             continue
         for line in lines:
             if line == CTRL_C:
-                found.append(Step(CTRL_C))
+                steps_.append(Step(CTRL_C))
             elif line.startswith("$ "):
-                found.append(Step(line[2:]))
+                steps_.append(Step(line[2:]))
             elif line.strip():
-                found[-1].printed.append(line)
-    return found
+                steps_[-1].printed.append(line)
+    return steps_
 
 
 def spans(page: str | Path) -> list[str]:
@@ -138,7 +138,7 @@ class Terminal:
 
 
 class Shell:
-    """A reader who types commands, in as many terminals as it takes, and closes all of them at the end of the block."""
+    """A reader that types commands, in as many terminals as it takes, and closes all of them at the end of the block."""
 
     def __init__(self, words: list[str], directory: Path, environment: dict[str, str]) -> None:
         self._words, self._directory = words, directory

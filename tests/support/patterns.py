@@ -32,7 +32,7 @@ class Use:
 
 @cache
 def sources() -> list[Path]:
-    """The modules of the broker and of the pipeline in whose text `re`, `re2` or `fnmatch` is a word."""
+    """The modules of the broker and of the pipeline with `re`, `re2` or `fnmatch` as a word in their text."""
     paths = sorted(path for top in ("server", "pipeline") for path in (ROOT / top).rglob("*.py"))
     return [path for path in paths if re.search(r"\b(?:re|re2|fnmatch)\b", path.read_text())]
 

@@ -28,13 +28,13 @@ def topic(*partitions: PartitionInfo, id: bytes = ID, name: str = "t") -> TopicI
 
 
 def kept(*replicas: tuple[int, ...], id: bytes | None = ID) -> bytes:
-    parts = {index: ReplicaAssignment(one) for index, one in enumerate(replicas)}
+    parts = {index: ReplicaAssignment(ids) for index, ids in enumerate(replicas)}
     return znodes.encode_topic(TopicAssignment(parts, id))
 
 
 def read(*replicas: tuple[int, ...], id: bytes = ID) -> TopicInfo:
     """A topic as its znode says."""
-    return TopicInfo("t", id, tuple(PartitionInfo(-1, one, ()) for one in replicas))
+    return TopicInfo("t", id, tuple(PartitionInfo(-1, ids, ()) for ids in replicas))
 
 
 def found(**data: bytes) -> dict[str, tuple[bytes, Stat] | None]:
@@ -55,7 +55,7 @@ def planned(
 
 
 def operations(plan: Plan) -> list[Operation]:
-    return [one for part in plan.parts for one in part]
+    return [operation for part in plan.parts for operation in part]
 
 
 def config(**settings: str) -> bytes:

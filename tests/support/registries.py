@@ -32,10 +32,10 @@ async def registry(bootstrap: str, topic: str = "_schemas") -> AsyncIterator[Reg
 async def refused(client: RegistryClient, method: str, path: str, body: Any = None) -> tuple[int, int, str]:
     """Return status, code and text of a refusal."""
     try:
-        found = await client.ask(method, path, body)
+        answer = await client.ask(method, path, body)
     except RegistryError as error:
         return error.status, error.code, error.message
-    raise AssertionError(f"{method} {path} is answered with {found}")
+    raise AssertionError(f"{method} {path} is answered with {answer}")
 
 
 class Written:
@@ -81,8 +81,8 @@ class Standin:
         method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
         self.asked.append(f"{method} {target}")
         await trio.sleep(self.delay_s)
-        found = self.answers.get(target, (404, {"error_code": 40403, "message": "Schema not found"}))
-        status, value, *headers = found if isinstance(found, tuple) else (200, found)
+        answer = self.answers.get(target, (404, {"error_code": 40403, "message": "Schema not found"}))
+        status, value, *headers = answer if isinstance(answer, tuple) else (200, answer)
         content = value if isinstance(value, bytes) else json.dumps(value).encode()
         if status:
             head = "\r\n".join([f"HTTP/1.1 {status} x", f"Content-Length: {len(content)}", *headers, "", ""])

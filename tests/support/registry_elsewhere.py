@@ -1,4 +1,4 @@
-"""A registry that is somebody else's, with TLS and passwords, and a broker that knows nothing of it."""
+"""A foreign registry, with TLS and passwords, and a broker that knows nothing of it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Node:
         self.replicas = Replicas(self.logs, context, self.budget, self.threads)
 
     class _Fetchers:
-        """Notes for whom would be fetched."""
+        """Notes the partitions that would be fetched."""
 
         def __init__(self, node: Node) -> None:
             self.node = node
@@ -118,7 +118,7 @@ class Node:
 
     async def create(self, info: PartitionInfo) -> None:
         """Hear of the topic `t` for the first time, and of three brokers."""
-        brokers = [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2, 3)]
+        brokers = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in (1, 2, 3)]
         await self.apply([*brokers, TopicCreated(TopicInfo(TOPIC, TOPIC_ID, (info,)))])
 
     async def change(self, info: PartitionInfo) -> None:

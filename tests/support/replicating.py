@@ -94,7 +94,7 @@ class ReplicatingCluster:
 
         def logs() -> list[Any]:
             info = self.metadata.partition(topic, index)
-            return [self.replica(one, topic, index).log for one in info.replicas if self.machines[one].broker]
+            return [self.replica(id_, topic, index).log for id_ in info.replicas if self.machines[id_].broker]
 
         def is_equal() -> bool:
             ends = {(log.log_end_offset, log.high_watermark, log.log_start_offset) for log in logs()}
@@ -108,7 +108,7 @@ class ReplicatingCluster:
 
     def _has_replicas(self, topic: str, index: int) -> bool:
         return all(
-            any((one.topic, one.index) == (topic, index) for one in machine.broker.services.replicas)
+            any((own.topic, own.index) == (topic, index) for own in machine.broker.services.replicas)
             for id_ in self.metadata.partition(topic, index).replicas
             if (machine := self.machines[id_]).broker is not None
         )
@@ -154,14 +154,12 @@ async def consume(client: Client, *, topic: str = "t", index: int = 0) -> list[b
     values: list[bytes] = []
     offset = 0
     while True:
-        wanted = FetchRequest.FetchPartition(
-            partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
-        )
+        part = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=1 << 20,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])],
         )
         response = await client.ask_leader(
             topic,

@@ -27,8 +27,8 @@ def definition(name: str = "PingRequest", *, fields: list[dict[str, Any]], **key
 def write_schemas(folder: Path, *definitions: dict[str, Any], errors: bool = True) -> Path:
     """Write definitions and an empty list of error codes, as `schemas/` has them."""
     (folder / "api").mkdir(parents=True, exist_ok=True)
-    for one in definitions:
-        (folder / "api" / f"{one['apiKey']:03d}_{one['name']}.json").write_text(json.dumps(one))
+    for api in definitions:
+        (folder / "api" / f"{api['apiKey']:03d}_{api['name']}.json").write_text(json.dumps(api))
     if errors:
         (folder / "errors.json").write_text(
             json.dumps({"errors": [{"code": 0, "name": "NONE", "retriable": False}]})

@@ -1,4 +1,4 @@
-"""An administrator of a cluster whose answers, and versions, a test says."""
+"""An administrator of a cluster with answers, and versions, that a test says."""
 
 from __future__ import annotations
 

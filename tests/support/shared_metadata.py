@@ -65,7 +65,7 @@ class SharedMetadata:
     def create(
         self, topic: str, *assignments: tuple[int, ...], topic_id: bytes = b"0123456789abcdef"
     ) -> None:
-        """Make a topic whose partitions have these replicas, the first leading."""
+        """Make a topic of partitions with these replicas, the first leading."""
         partitions = tuple(PartitionInfo(replicas[0], replicas, replicas) for replicas in assignments)
         self.change(TopicCreated(TopicInfo(topic, topic_id, partitions)))
 
@@ -74,12 +74,12 @@ class SharedMetadata:
         return self.image.topics[topic].partitions[index]
 
     def broker_failed(self, broker_id: int) -> None:
-        """Do what a controller does whose broker is gone: it leaves ISRs, and others lead where one of the ISR lives."""
+        """Do what a controller does for a lost broker: it leaves ISRs, and others lead where one of the ISR lives."""
         self.unregister(broker_id)
         for name, topic in self.image.topics.items():
             for index, info in enumerate(topic.partitions):
-                others = tuple(one for one in info.isr if one != broker_id)
-                live = [one for one in info.replicas if one in others and one in self.image.brokers]
+                others = tuple(id_ for id_ in info.isr if id_ != broker_id)
+                live = [id_ for id_ in info.replicas if id_ in others and id_ in self.image.brokers]
                 if broker_id in info.isr and live:
                     leader = live[0] if info.leader == broker_id else info.leader
                     self.elect(name, index, leader, isr=others)
@@ -87,7 +87,7 @@ class SharedMetadata:
                     self.elect(name, index, -1, isr=info.isr)
 
     def broker_came(self, broker_id: int) -> None:
-        """Let a broker that is back lead what nobody else of the ISR can."""
+        """Let a broker that is back lead what no other replica of the ISR can."""
         for name, topic in self.image.topics.items():
             for index, info in enumerate(topic.partitions):
                 if info.leader < 0 and broker_id in info.isr:
@@ -105,9 +105,9 @@ class SharedMetadata:
     def elect(
         self, topic: str, index: int, leader: int, *, isr: Iterable[int] | None = None
     ) -> PartitionInfo:
-        """Let another broker lead in a new epoch; what is left of the ISR are those who live, or `isr`."""
+        """Let another broker lead in a new epoch; what is left of the ISR are those that live, or `isr`."""
         info = self.partition(topic, index)
-        live = tuple(one for one in info.isr if one in self.image.brokers or one == leader)
+        live = tuple(id_ for id_ in info.isr if id_ in self.image.brokers or id_ == leader)
         new = info._replace(
             leader=leader,
             isr=live if isr is None else tuple(isr),

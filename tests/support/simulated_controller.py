@@ -267,7 +267,7 @@ class SimulatedController:
         is_caught_up = request.current_metadata_offset >= broker.epoch
         lost = set(request.offline_log_dirs) & set(broker.log_dirs)
         if lost:
-            dirs = [one for one in broker.log_dirs if one not in lost]
+            dirs = [log_dir for log_dir in broker.log_dirs if log_dir not in lost]
             self.write(BrokerRegistrationChangeRecord(broker.id, broker.epoch, log_dirs=dirs))
             self._lead_nothing(broker.id, lost)
         if request.want_shut_down:
@@ -302,7 +302,7 @@ class SimulatedController:
                     self.write(
                         PartitionChangeRecord(asked.partition_index, topic.topic_id, directories=homes)
                     )
-                indexes = [cls.PartitionData(one.partition_index) for one in topic.partitions]
+                indexes = [cls.PartitionData(partition.partition_index) for partition in topic.partitions]
                 topics.append(cls.TopicData(topic.topic_id, indexes))
             response.directories.append(cls.DirectoryData(directory.id, topics))
             if directory.id not in broker.log_dirs:

@@ -80,15 +80,15 @@ class StandInController:
         brokers = {}
         for name in await zookeeper.children(znodes.BROKER_IDS, again):
             data, _ = await zookeeper.get(znodes.broker_path(int(name)))
-            found = znodes.decode_broker(int(name), data)
-            endpoints = {one.listener: (one.host, one.port) for one in found.endpoints}
-            brokers[int(name)] = BrokerInfo(int(name), found.rack, endpoints)
+            decoded = znodes.decode_broker(int(name), data)
+            endpoints = {endpoint.listener: (endpoint.host, endpoint.port) for endpoint in decoded.endpoints}
+            brokers[int(name)] = BrokerInfo(int(name), decoded.rack, endpoints)
         topics = {}
         for name in await zookeeper.children(znodes.TOPICS, again):
             data, _ = await zookeeper.get(znodes.topic_path(name), again)
             info = topic_info(name, znodes.decode_topic(name, data))
             parts = tuple(
-                PartitionInfo(one.replicas[0], one.replicas, one.replicas) for one in info.partitions
+                PartitionInfo(part.replicas[0], part.replicas, part.replicas) for part in info.partitions
             )
             topics[name] = TopicInfo(name, info.id, parts)
 
@@ -98,8 +98,8 @@ class StandInController:
             for broker_id in image.brokers.keys() - brokers.keys():
                 yield BrokerUnregistered(broker_id)
             for broker_id, broker in brokers.items():
-                known = image.brokers.get(broker_id)
-                if known is None or known.endpoints != broker.endpoints:
+                registered = image.brokers.get(broker_id)
+                if registered is None or registered.endpoints != broker.endpoints:
                     yield BrokerRegistered(broker)
             for name, known_topic in image.topics.items():
                 if name not in topics or topics[name].id != known_topic.id:

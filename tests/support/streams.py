@@ -49,7 +49,7 @@ JOINING: dict[str, Any] = {
 class Streams(Coordinator):
     """A coordinator that makes the internal topics that it is told to make, as the broker does.
 
-    It waits for nobody and assigns as often as need be, unless the settings say otherwise.
+    It waits for no member and assigns as often as need be, unless the settings say otherwise.
     """
 
     def __init__(self, partitions: int = 4, **settings: Any) -> None:

@@ -45,18 +45,18 @@ def processes() -> dict[int, tuple[int, str, str]]:
     done = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,command="], stdout=subprocess.PIPE, text=True, check=True
     )
-    found = {}
+    by_pid = {}
     for line in done.stdout.splitlines():
         pid, parent, state, *command = line.split(maxsplit=3)
-        found[int(pid)] = int(parent), state, "".join(command)
-    return found
+        by_pid[int(pid)] = int(parent), state, "".join(command)
+    return by_pid
 
 
 def children(*pids: int) -> list[int]:
     """Return the processes that some have started, but for those that have ended."""
-    return [one for one, (parent, state, _) in processes().items() if parent in pids and "Z" not in state]
+    return [pid for pid, (parent, state, _) in processes().items() if parent in pids and "Z" not in state]
 
 
 def has_ended(pid: int) -> bool:
-    """Say whether a process has ended, be it that nobody has waited for it yet."""
-    return pid not in (found := processes()) or "Z" in found[pid][1]
+    """Say whether a process has ended, also if it was not waited for yet."""
+    return pid not in (running := processes()) or "Z" in running[pid][1]

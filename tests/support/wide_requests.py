@@ -43,9 +43,9 @@ def wide(api: str, version: int, path: Path, count: int, names: Names = UNKNOWN)
     values |= {"Acks": 1} if api == "Produce" else {}
     if path == TAGS:
         plain = {
-            one.name: values[one.name]
-            for one in request.fields
-            if one.name in values and version not in one.tagged
+            field.name: values[field.name]
+            for field in request.fields
+            if field.name in values and version not in field.tagged
         }
         whole = Writer(request, version).struct(request, plain)
         tags = b"".join(uvarint(1_000 + number) + b"\0" for number in range(count))
@@ -121,9 +121,9 @@ class _WideWriter(Writer):
         number = NUMBERS.get(field.type.name)
         if number is not None:
             top = (1 << 8 * struct.calcsize(number) - 1) - 1
-            return b"".join(struct.pack(number, one % top) for one in range(self.count))
+            return b"".join(struct.pack(number, number_ % top) for number_ in range(self.count))
         name = NAME.encode()
         return b"".join(
-            element.replace(name, b"n%07d" % one).replace(ID, struct.pack(">qq", 7, one))
-            for one in range(self.count)
+            element.replace(name, b"n%07d" % number_).replace(ID, struct.pack(">qq", 7, number_))
+            for number_ in range(self.count)
         )

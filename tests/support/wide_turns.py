@@ -49,7 +49,7 @@ ENTRIES_BY_API = {
     "ShareGroupHeartbeat": 3_000,
     "TxnOffsetCommit": 3_500,
 }
-"""Entries by day of APIs whose work in batches, or up to a bound of Kafka's, has more lines than 4,000 in a turn."""
+"""Entries by day of APIs of which the work in batches, or up to a bound of Kafka's, has more lines than 4,000 in a turn."""
 FEW_PARTITIONS = {"share.coordinator.state.topic.num.partitions": "4"}
 """The first request that needs the topic has it made, which takes lines for each partition and none for an entry."""
 REFUSING = {
@@ -64,12 +64,12 @@ def entries_of(name: str) -> int:
 
 
 def names_of_the_day() -> list[str]:
-    """Return the APIs whose requests are sent where none are chosen; with more effort all."""
+    """Return the APIs of which requests are sent where none are chosen; with more effort all."""
     return daily(sorted(api.name for api in KAFKA_4.apis.values() if not api.member_only), 3)
 
 
 def versions(api: Api) -> Iterator[int]:
-    """The first and the last version; with more effort all whose requests are not laid out as those before."""
+    """The first and the last version; with more effort all with requests not laid out as those before."""
     for version in range(api.min_version, api.max_version + 1):
         is_new = version == api.min_version or api.decoders[version] is not api.decoders[version - 1]
         if version == api.max_version or (is_new and (EFFORT > 1 or version == api.min_version)):
@@ -94,19 +94,19 @@ def cases(api: Api, kinds: tuple[Names, ...]) -> Iterator[Case]:
         for path in places(api.name, version):
             if is_repeated(api, version, path):
                 continue
-            known = set()
+            seen = set()
             for names in kinds if is_last and path != TAGS else kinds[:1]:
                 data = wide(api.name, version, path, entries_of(api.name), names)
-                if data not in known:
-                    known.add(data)
+                if data not in seen:
+                    seen.add(data)
                     yield Case(f"v{version} {'.'.join(path)}, {names.label}", data)
 
 
 async def drive(chosen: list[str]) -> dict[str, dict[str, object]]:
-    """By API the worst turn: of who is refused, then of who may do everything."""
+    """By API the worst turn: of a refused user, then of one that may do everything."""
     METER.leave_out()
     assembly.LoopBudget = lambda **_: LoopBudget(clock=lambda: METER.clock() * SCALE)  # type: ignore[misc, assignment]
-    found: dict[str, dict[str, object]] = {}
+    rows: dict[str, dict[str, object]] = {}
     for label, settings, kinds in (
         ("refused", REFUSING, (UNKNOWN,)),
         ("allowed", {"auto.create.topics.enable": "false"}, (UNKNOWN, SAME, EMPTY)),
@@ -121,17 +121,17 @@ async def drive(chosen: list[str]) -> dict[str, dict[str, object]]:
                 for api in KAFKA_4.apis.values():
                     assert api.handler, api.decoders
                 with METER:
-                    await _drive(driver, label, kinds, chosen, found)
-    return found
+                    await _drive(driver, label, kinds, chosen, rows)
+    return rows
 
 
 async def _drive(
-    driver: Driver, who: str, kinds: tuple[Names, ...], chosen: list[str], found: dict[str, dict[str, object]]
+    driver: Driver, who: str, kinds: tuple[Names, ...], chosen: list[str], rows: dict[str, dict[str, object]]
 ) -> None:
     for api in KAFKA_4.apis.values():
         if api.name not in chosen:
             continue
-        worst = found.setdefault(
+        worst = rows.setdefault(
             api.name, {"lines": 0, "limit": LINES_PER_ENTRY * entries_of(api.name), "case": "", "where": []}
         )
         for case in cases(api, kinds):
@@ -142,18 +142,18 @@ async def _drive(
                 worst |= {"lines": METER.worst, "case": f"{case.label}, {who}", "where": METER.where}
             if "--verbose" in sys.argv:
                 took = time.monotonic() - began
-                said = f"{METER.worst:,} lines, {len(answers)} answers of {sum(map(len, answers)):,} bytes, {took:.1f} s"
-                print(f"{api.name}: {case.label}, {who}: {said}, {METER.where}", file=sys.stderr)
+                text = f"{METER.worst:,} lines, {len(answers)} answers of {sum(map(len, answers)):,} bytes, {took:.1f} s"
+                print(f"{api.name}: {case.label}, {who}: {text}, {METER.where}", file=sys.stderr)
 
 
 def main() -> int:
     """Drive the APIs that are named on the command line, or all."""
     chosen = [name for name in sys.argv[1:] if not name.startswith("-")]
-    found = trio.run(drive, chosen or names_of_the_day())
-    print(json.dumps(found))
-    too_long = [name for name, worst in found.items() if int(str(worst["lines"])) > int(str(worst["limit"]))]
+    rows = trio.run(drive, chosen or names_of_the_day())
+    print(json.dumps(rows))
+    too_long = [name for name, worst in rows.items() if int(str(worst["lines"])) > int(str(worst["limit"]))]
     for name in too_long:
-        print(f"{name} takes a turn of more than {found[name]['limit']:,} lines", file=sys.stderr)
+        print(f"{name} takes a turn of more than {rows[name]['limit']:,} lines", file=sys.stderr)
     return 1 if too_long else 0
 
 

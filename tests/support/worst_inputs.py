@@ -38,7 +38,7 @@ TOPICS_MADE = 50 * min(EFFORT, 10)
 
 TIME = "time"
 DEEP = "deep"
-"""A topic with many small batches whose timestamps fall, in its only partition."""
+"""A topic with many small batches with falling timestamps, in its only partition."""
 WIDE = "wide"
 """A topic with many partitions."""
 
@@ -61,19 +61,19 @@ class State:
     producer: tuple[int, int] = (-1, -1)
     """Id and epoch of the producer of the transactional id `wide`."""
 
-    def known(self, api: str, one: Field, index: int) -> Any:
+    def known(self, api: str, field: Field, index: int) -> Any:
         """The value of a field: names that exist where the schema says what it names."""
-        if one.type.name == "uuid" and "Topic" in one.name and self.topic_ids:
+        if field.type.name == "uuid" and "Topic" in field.name and self.topic_ids:
             return self.topic_ids[index % len(self.topic_ids)]
-        if one.entity_type == "topicName":
+        if field.entity_type == "topicName":
             return f"topic-{index % self.topics}"
-        if one.entity_type == "groupId":
+        if field.entity_type == "groupId":
             return f"group-{index % self.groups}"
-        if one.entity_type == "transactionalId":
+        if field.entity_type == "transactionalId":
             return f"transaction-{index % self.transactional_ids}"
-        if one.entity_type == "brokerId" and api != "Fetch":
+        if field.entity_type == "brokerId" and api != "Fetch":
             return 0
-        if one.name in (
+        if field.name in (
             "Partitions",
             "PartitionIndex",
             "Partition",
@@ -82,7 +82,7 @@ class State:
             "Index",
         ):
             return 0
-        return plausible(api, one, index)
+        return plausible(api, field, index)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def row(*names: str) -> Callable[[Row], Row]:
                 ROWS[name] = cases
             else:
                 ROWS[name] = lambda state, before=before: (
-                    case for one in (before, cases) for case in one(state)
+                    case for rows in (before, cases) for case in rows(state)
                 )
         return cases
 
@@ -131,14 +131,14 @@ def case(
     """`count` times the same request."""
     times = f", {count} in one send" if count > 1 else ""
     expected = count if answers is None else answers
-    key = next(one.key for one in KAFKA_4.apis.values() if one.name == api)
+    key = next(row.key for row in KAFKA_4.apis.values() if row.name == api)
     data = frame(api, version, values) * count
     return Case(f"{api} v{version} {label}{times}", data, expected, (key, version) if succeeds else None)
 
 
 def versions(api: str) -> list[int]:
     """The newest version that is served; with more effort the oldest too."""
-    served = next(one for one in KAFKA_4.apis.values() if one.name == api)
+    served = next(row for row in KAFKA_4.apis.values() if row.name == api)
     return sorted({served.max_version, served.min_version if EFFORT > 1 else served.max_version})
 
 
@@ -181,7 +181,7 @@ GENERIC = [
     "DescribeDelegationToken",
 ]
 # fmt: on
-"""Those whose worst input is as long as it may be."""
+"""Those with a worst input as long as it may be."""
 for _name in GENERIC:
     row(_name)(widest(_name))
 
@@ -228,14 +228,14 @@ def fetch(state: State) -> Cases:
 
 @row("ListOffsets")
 def list_offsets(state: State) -> Cases:
-    """By timestamps over batches whose timestamps fall; every partition."""
-    one = {"PartitionIndex": 0, "Timestamp": state.now_ms}
-    values: Values = {"ReplicaId": -1, "Topics": [{"Name": DEEP, "Partitions": [one]}]}
+    """By timestamps over batches with falling timestamps; every partition."""
+    part = {"PartitionIndex": 0, "Timestamp": state.now_ms}
+    values: Values = {"ReplicaId": -1, "Topics": [{"Name": DEEP, "Partitions": [part]}]}
     yield case("ListOffsets", 1, values, "by time", 200)
     yield case(
         "ListOffsets",
         7,
-        values | {"Topics": [{"Name": DEEP, "Partitions": [one | {"Timestamp": -3}]}]},
+        values | {"Topics": [{"Name": DEEP, "Partitions": [part | {"Timestamp": -3}]}]},
         "max",
         50,
     )

@@ -70,7 +70,7 @@ class ZooKeeperCluster:
 
     @property
     def controller_id(self) -> int:
-        """The controller by the znode, -1 for nobody."""
+        """The controller by the znode, -1 for none."""
         data = self.zookeeper.dump().get(znodes.CONTROLLER)
         return znodes.decode_controller(data).broker_id if data else -1
 
@@ -82,11 +82,11 @@ class ZooKeeperCluster:
     def known(self, broker_id: int, topic: str = "t", index: int = 0) -> PartitionInfo | None:
         """A broker's view of a partition."""
         broker = self.machines[broker_id].broker
-        found = broker.services.metadata.image.topics.get(topic) if broker is not None else None
-        return found.partitions[index] if found is not None and index < len(found.partitions) else None
+        info = broker.services.metadata.image.topics.get(topic) if broker is not None else None
+        return info.partitions[index] if info is not None and index < len(info.partitions) else None
 
     def leader(self, topic: str = "t", index: int = 0) -> int:
-        """The leader of a partition by the znode, -1 for nobody."""
+        """The leader of a partition by the znode, -1 for none."""
         data = self.zookeeper.dump().get(znodes.state_path(topic, index))
         return znodes.decode_state(topic, index, data).leader if data else -1
 
@@ -108,20 +108,20 @@ class ZooKeeperCluster:
         """Wait until the replicas that are in sync have the same log, all of it committed; return its bytes."""
 
         def logs() -> list[Any]:
-            brokers = [self.machines[one].broker for one in sorted(self.isr(topic, index))]
-            found = []
+            brokers = [self.machines[id_].broker for id_ in sorted(self.isr(topic, index))]
+            own = []
             for broker in brokers:
                 try:
-                    found.append(broker.services.replicas.local(topic, index).log if broker else None)
+                    own.append(broker.services.replicas.local(topic, index).log if broker else None)
                 except RequestError:
-                    found.append(None)
-            return found
+                    own.append(None)
+            return own
 
         def is_equal() -> bool:
-            found = logs()
-            if not found or None in found:
+            all_logs = logs()
+            if not all_logs or None in all_logs:
                 return False
-            ends = {(log.log_end_offset, log.high_watermark) for log in found}
+            ends = {(log.log_end_offset, log.high_watermark) for log in all_logs}
             return len(ends) == 1 and all(end == high for end, high in ends)
 
         await self.until(is_equal)
@@ -148,9 +148,9 @@ class ZooKeeperCluster:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
         response = await client.ask_controller(
-            request, error_of=lambda response: max(one.error_code for one in response.topics)
+            request, error_of=lambda response: max(topic.error_code for topic in response.topics)
         )
-        assert [one.error_code for one in response.topics] == [0]
+        assert [topic.error_code for topic in response.topics] == [0]
         await self.until(lambda: all(len(self.isr(name, n)) == factor for n in range(partitions)))
 
 
