@@ -116,17 +116,17 @@ def browser() -> Iterator[Browser]:
     if path is None or not AXE.exists():
         pytest.fail("no browser, or no axe-core: `make test-browser` says what is missing")
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield found
-        found.close()
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
     """A broker with a registry and the bench's control, for all tests: they keep apart by names."""
-    found = serve("--registry", "127.0.0.1:0", "--control", "127.0.0.1:0", "--virtual-clock")
-    yield found
-    found.stop()
+    broker = serve("--registry", "127.0.0.1:0", "--control", "127.0.0.1:0", "--virtual-clock")
+    yield broker
+    broker.stop()
 
 
 @dataclass
@@ -169,7 +169,7 @@ class Shown:
             "async () => (await axe.run(document, {resultTypes: ['violations']})).violations.map((one) => "
             "({id: one.id, impact: one.impact, help: one.help, nodes: one.nodes.map((node) => node.html.slice(0, 200))}))"
         )
-        serious = [one for one in findings if one["impact"] in ("serious", "critical")]
+        serious = [finding for finding in findings if finding["impact"] in ("serious", "critical")]
         assert not serious, json.dumps(serious, indent=1)
 
     def picture(self, name: str) -> None:
@@ -199,31 +199,31 @@ def show(browser: Browser, served: Served) -> Iterator[Show]:
         contexts.append(context)
         context.set_default_timeout(SECONDS_MAX * 1000)
         page = context.new_page()
-        found = Shown(page, url or served.url)
-        origin = "/".join(found.url.split("/")[:3])
-        page.on("pageerror", lambda error: found.problems.append(f"error: {error}"))
+        view = Shown(page, url or served.url)
+        origin = "/".join(view.url.split("/")[:3])
+        page.on("pageerror", lambda error: view.problems.append(f"error: {error}"))
         page.on(
             "console",
             lambda line: (
-                found.problems.append(line.text)
+                view.problems.append(line.text)
                 if "Content Security" in line.text or "Trusted" in line.text
                 else None
             ),
         )
         page.on(
             "request",
-            lambda one: (
-                None if one.url.startswith((origin, "data:", "blob:")) else found.problems.append(one.url)
+            lambda sent: (
+                None if sent.url.startswith((origin, "data:", "blob:")) else view.problems.append(sent.url)
             ),
         )
         page.add_init_script(path=AXE)
-        shown.append(found)
-        return found
+        shown.append(view)
+        return view
 
     yield begin
     for context in contexts:
         context.close()
-    assert [one.problems for one in shown] == [[] for _ in shown]
+    assert [view.problems for view in shown] == [[] for _ in shown]
 
 
 @pytest.fixture

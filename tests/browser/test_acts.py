@@ -22,9 +22,9 @@ CLICK = """{"type": "record", "name": "Click",
 
 def ends(served: Served, topic: str, partition: int = 0) -> tuple[int, int]:
     consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": "looks"})
-    found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS_MAX)
+    offsets = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS_MAX)
     consumer.close()
-    return int(found[0]), int(found[1])
+    return int(offsets[0]), int(offsets[1])
 
 
 def test_a_topic_from_its_making_to_its_end(served: Served, show: Show, name: str) -> None:
@@ -111,9 +111,9 @@ def test_a_record_is_sent_and_read_by_a_stock_client(
         {"bootstrap.servers": served.bootstrap, "group.id": name, "auto.offset.reset": "earliest"}
     )
     consumer.assign([TopicPartition(name, 0, 0)])
-    found = [consumer.poll(SECONDS_MAX) for _ in range(4)]
-    assert [one.value() for one in found] == [b'{"n": 1}', b"one", b"two", b"three"]
-    assert (found[0].key(), found[0].headers()) == (b"k", [("trace", b"7")])
+    messages = [consumer.poll(SECONDS_MAX) for _ in range(4)]
+    assert [message.value() for message in messages] == [b'{"n": 1}', b"one", b"two", b"three"]
+    assert (messages[0].key(), messages[0].headers()) == (b"k", [("trace", b"7")])
     consumer.close()
 
 
@@ -201,8 +201,8 @@ def test_a_record_is_copied_linked_and_sent_again(served: Served, show: Show, na
     expect(dialog.get_by_label("Value", exact=True)).to_have_value("/wE=")
     dialog.get_by_role("button", name="Send").click()
     shown.said("Sent: partition")
-    found = read(served, name, 4)
-    assert sorted(found, key=repr) == sorted(
+    records = read(served, name, 4)
+    assert sorted(records, key=repr) == sorted(
         [(b"k", b'{"n": 12345678901234567890}', [("trace", b"7"), ("raw", b"\xff\x00")])] * 2
         + [(b"\xfe", b"\xff\x01", None)] * 2,
         key=repr,
@@ -222,14 +222,14 @@ def read(served: Served, topic: str, count: int) -> list[tuple[object, object, o
         {"bootstrap.servers": served.bootstrap, "group.id": f"{topic}-r", "auto.offset.reset": "earliest"}
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(2)])
-    found = []
-    while len(found) < count:
+    records = []
+    while len(records) < count:
         message = consumer.poll(SECONDS_MAX)
         assert message is not None
         assert message.error() is None
-        found.append((message.key(), message.value(), message.headers()))
+        records.append((message.key(), message.value(), message.headers()))
     consumer.close()
-    return found
+    return records
 
 
 def test_the_offset_of_one_partition_is_set(served: Served, show: Show, name: str) -> None:
@@ -242,7 +242,7 @@ def test_the_offset_of_one_partition_is_set(served: Served, show: Show, name: st
     expect(row).to_contain_text("Empty")
     shown.check_access()
     row.get_by_role("link").click()
-    before = {one: ends(served, name, one)[1] for one in range(2)}
+    before = {index: ends(served, name, index)[1] for index in range(2)}
     held = max(before, key=before.__getitem__)
     page.get_by_role("button", name=f"Set the offset of {name}-{held}").click()
     dialog = shown.dialog()
@@ -253,10 +253,10 @@ def test_the_offset_of_one_partition_is_set(served: Served, show: Show, name: st
     shown.confirm(name, "Reset offsets")
     shown.said("were set")
     consumer = Consumer({"bootstrap.servers": served.bootstrap, "group.id": name})
-    committed = consumer.committed([TopicPartition(name, one) for one in range(2)], timeout=SECONDS_MAX)
+    committed = consumer.committed([TopicPartition(name, index) for index in range(2)], timeout=SECONDS_MAX)
     consumer.close()
-    kept = [before[one.partition] if before[one.partition] else -1001 for one in committed]
-    assert [one.offset for one in committed] == [
+    kept = [before[place.partition] if before[place.partition] else -1001 for place in committed]
+    assert [place.offset for place in committed] == [
         0 if number == held else offset for number, offset in enumerate(kept)
     ]
 

@@ -70,7 +70,7 @@ def test_a_record_is_beside_the_previous_of_its_key(served: Served, show: Show) 
     page.get_by_role("button", name="Beside the previous of its key").click()
     expect(beside).to_contain_text("Found at offset 1: 2 lines added or removed.")
     table = beside.get_by_role("table", name="What differs between the two values")
-    cells = [one.get_by_role("cell").all_inner_texts() for one in table.get_by_role("row").all()[1:]]
+    cells = [row.get_by_role("cell").all_inner_texts() for row in table.get_by_role("row").all()[1:]]
     assert cells == [["1", "1", "", "plain"], ["2", "", "− removed", "one"], ["", "2", "+ added", "two"]]
     row.click()
     served.produce(name, ("A-3", "first", None))
@@ -95,8 +95,8 @@ def test_the_previous_of_a_key_is_on_a_phone_no_wider_than_it(served: Served, sh
     page.get_by_role("button", name="Beside the previous of its key").click()
     expect(page.locator(".beside")).to_contain_text("Found at offset 0: 2 differences.")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    for one in page.locator(".beside .side").all():
-        box = one.bounding_box()
+    for side in page.locator(".beside .side").all():
+        box = side.bounding_box()
         assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
@@ -145,8 +145,8 @@ def test_two_versions_of_a_schema_are_beside_each_other(
     ]
     with SchemaRegistryClient({"url": served.registry_url}) as client:
         client.set_compatibility(subject, "NONE")
-        for one in versions:
-            client.register_schema(subject, Schema(json.dumps(one), "AVRO"))
+        for version in versions:
+            client.register_schema(subject, Schema(json.dumps(version), "AVRO"))
         client.set_compatibility(subject, "BACKWARD")
     shown = show(theme=theme, width=width, height=1100)
     page = shown.open(f"subjects/{subject}")
@@ -163,7 +163,7 @@ def test_two_versions_of_a_schema_are_beside_each_other(
     page.keyboard.press("Enter")
     expect(card).to_contain_text("Version 3 after version 1: 3 lines added or removed.")
     table = card.get_by_role("table", name="Verdict of each level of compatibility")
-    rows = [one.get_by_role("cell").all_inner_texts() for one in table.get_by_role("row").all()[1:]]
+    rows = [row.get_by_role("cell").all_inner_texts() for row in table.get_by_role("row").all()[1:]]
     assert rows == [
         ["BACKWARD this subject's", "breaks", "1"], ["FORWARD", "breaks", "1"], ["FULL", "breaks", "1"],
         ["BACKWARD_TRANSITIVE", "breaks", "1, 2"], ["FORWARD_TRANSITIVE", "breaks", "1, 2"],
@@ -190,5 +190,5 @@ def test_two_versions_of_a_schema_are_beside_each_other(
     card.get_by_label("One version").select_option("1")
     card.get_by_role("button", name="Compare").click()
     expect(card).to_contain_text("Version 2 after version 1")
-    verdicts = [one.get_by_role("cell").nth(1).inner_text() for one in table.get_by_role("row").all()[1:]]
+    verdicts = [row.get_by_role("cell").nth(1).inner_text() for row in table.get_by_role("row").all()[1:]]
     assert verdicts == ["compatible"] * 6

@@ -23,7 +23,7 @@ BINARY = bytes(range(256))
 
 def test_hostile_records_are_text_and_nothing_else(served: Served, show: Show, name: str) -> None:
     served.create(name)
-    served.produce(name, *((one, one, [("<i>h</i>", one)]) for one in HOSTILE), (BINARY, BINARY, None))
+    served.produce(name, *((text, text, [("<i>h</i>", text)]) for text in HOSTILE), (BINARY, BINARY, None))
     shown = show()
     page = shown.open(f"topics/{name}")
     rows = page.locator("tr.record-row")

@@ -1,4 +1,4 @@
-"""Every view of the console in a real browser, in both themes, on a phone, and for who reads it by ear."""
+"""Every view of the console in a real browser, in both themes, on a phone, and for screen readers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def filled(served: Served) -> Served:
         }
         for number in range(60)
     ]
-    rows = [(f"key-{one['id']}", json.dumps(one), [("trace-id", f"{one['id']:08x}")]) for one in values]
+    rows = [(f"key-{row['id']}", json.dumps(row), [("trace-id", f"{row['id']:08x}")]) for row in values]
     served.produce("shown", *rows)
     served.consume("readers", "shown", 20)
     served.consume("billing", "shown", 60)

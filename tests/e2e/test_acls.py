@@ -1,4 +1,4 @@
-"""ACLs with stock clients: who logs in may do what the ACLs say, which admin clients make, list and delete."""
+"""ACLs with stock clients: a user may do what the ACLs say, which admin clients make, list and delete."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ def test_thousands_of_idle_connections_are_held(broker: BrokerProcess) -> None:
 
 
 def test_a_client_that_never_reads_costs_no_memory(broker: BrokerProcess) -> None:
-    """Thousands of requests whose answers nobody takes: the broker stops reading them, and serves the others."""
+    """Thousands of requests with unread answers: the broker stops reading them, and serves the others."""
     before = rss_bytes(broker)
     request = frame(header(API_VERSIONS, 0)) * 100
     with connected(broker) as deaf:

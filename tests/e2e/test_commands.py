@@ -44,7 +44,7 @@ def test_a_topic_lives_from_its_creation_to_its_deletion(tmp_path: Path) -> None
         consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
         consumer.close()
         described = json.loads(barnabas("groups", "describe", "readers", "--json", bootstrap=at))
-        assert [(one["partition"], one["lag"]) for one in described["offsets"]] == [(0, 4)]
+        assert [(row["partition"], row["lag"]) for row in described["offsets"]] == [(0, 4)]
         barnabas(
             "groups", "reset-offsets", "readers", "--all-topics", "--to-latest", "--execute", bootstrap=at
         )

@@ -178,7 +178,7 @@ def test_a_group_moves_to_the_consumer_protocol_and_back(started: BrokerProcess,
     poll_until(lambda: sorted(map(len, map(held, old))) == [3, 3], *old)
     new = member(started.bootstrap, group, topic)
     both = [*old, new]
-    poll_until(lambda: [len(held(one)) for one in both] == [2, 2, 2] and seen_by(*both) == everything, *both)
+    poll_until(lambda: [len(held(m)) for m in both] == [2, 2, 2] and seen_by(*both) == everything, *both)
     admin = AdminClient({"bootstrap.servers": started.bootstrap})
     describing = admin.describe_consumer_groups([group])
     assert describing[group].result(10).type == ConsumerGroupType.CONSUMER

@@ -124,14 +124,14 @@ def test_connections_are_listed_and_closed(control_broker: BrokerProcess) -> Non
     producer.produce("connections", b"1")
     assert producer.flush(PATIENCE_S) == 0
     result = [
-        one
-        for one in call(control_broker, "GET", "/v1/connections")[1]["connections"]
-        if one["client_id"] == "to-be-closed"
+        connection
+        for connection in call(control_broker, "GET", "/v1/connections")[1]["connections"]
+        if connection["client_id"] == "to-be-closed"
     ]
     assert result
     assert result[0]["software"].startswith("confluent-kafka-python") or "librdkafka" in result[0]["software"]
-    for one in result:
-        assert call(control_broker, "DELETE", f"/v1/connections/{one['id']}?reset=true") == (204, None)
+    for connection in result:
+        assert call(control_broker, "DELETE", f"/v1/connections/{connection['id']}?reset=true") == (204, None)
     producer.produce("connections", b"2")
     assert producer.flush(PATIENCE_S) == 0
 

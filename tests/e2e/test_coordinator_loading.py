@@ -37,7 +37,7 @@ def commit_much(broker: BrokerProcess) -> None:
             ],
         )
         answer = ask(broker, 8, 8, OffsetCommitRequest(group_id=GROUP, topics=[topic]))
-        assert {one.error_code for one in answer.topics[0].partitions} == {0}
+        assert {partition.error_code for partition in answer.topics[0].partitions} == {0}
 
 
 def test_early_consumers_retry_and_find_all_offsets(start_broker: StartBroker) -> None:
@@ -54,12 +54,12 @@ def test_early_consumers_retry_and_find_all_offsets(start_broker: StartBroker) -
     client = {"bootstrap.servers": broker.bootstrap}
     consumer = Consumer({**client, "group.id": GROUP})
     requested = [TopicPartition(TOPIC, index) for index in (0, PARTITIONS - 1)]
-    assert [one.offset for one in consumer.committed(requested, timeout=30)] == [COMMITS - 1] * 2
+    assert [place.offset for place in consumer.committed(requested, timeout=30)] == [COMMITS - 1] * 2
     consumer.close()
     admin = AdminClient(client)
     listed = admin.list_consumer_groups().result(30)  # type: ignore[no-untyped-call]
-    assert ([one.group_id for one in listed.valid], listed.errors) == ([GROUP], [])
+    assert ([group.group_id for group in listed.valid], listed.errors) == ([GROUP], [])
     late = ask(broker, 9, 8, request).groups[0]
     assert late.error_code == 0
-    assert {one.committed_offset for one in late.topics[0].partitions} == {COMMITS - 1}
+    assert {partition.committed_offset for partition in late.topics[0].partitions} == {COMMITS - 1}
     assert len(late.topics[0].partitions) == PARTITIONS

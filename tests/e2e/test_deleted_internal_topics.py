@@ -63,7 +63,7 @@ def commit(consumer: Consumer) -> int:
 
     def committed() -> bool:
         try:
-            offsets.extend(one.offset for one in consumer.commit(asynchronous=False))
+            offsets.extend(place.offset for place in consumer.commit(asynchronous=False))
         except KafkaException:
             consumer.poll(0.1)  # the member may have to join again first
         return bool(offsets)

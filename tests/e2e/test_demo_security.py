@@ -56,21 +56,21 @@ def demo(directory: Path, *more: str) -> Iterator[str]:
         assert process.wait(30) == 0
 
 
-def section(said: str, title: str) -> str:
+def section(output: str, title: str) -> str:
     """The printed lines below a title."""
-    return said.partition(f"# {title}")[2].partition("\n")[2].partition("\n\n")[0]
+    return output.partition(f"# {title}")[2].partition("\n")[2].partition("\n\n")[0]
 
 
 def properties(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-def passwords(said: str) -> dict[str, str]:
-    return dict(re.findall(r"^  (\w+) +(\S+)$", said, re.MULTILINE))
+def passwords(output: str) -> dict[str, str]:
+    return dict(re.findall(r"^  (\w+) +(\S+)$", output, re.MULTILINE))
 
 
-def as_user(settings: dict[str, str], said: str, user: str) -> dict[str, str]:
-    return {**settings, "sasl.username": user, "sasl.password": passwords(said)[user], "log_level": "0"}
+def as_user(settings: dict[str, str], output: str, user: str) -> dict[str, str]:
+    return {**settings, "sasl.username": user, "sasl.password": passwords(output)[user], "log_level": "0"}
 
 
 def test_printed_settings_work_and_stay_over_a_restart(tmp_path: Path) -> None:

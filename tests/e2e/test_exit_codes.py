@@ -332,7 +332,7 @@ def by_reader(place: Place) -> Iterator[int]:
 
 
 def by_ctrl_c(place: Place) -> Iterator[int]:
-    """A command that waits: for a broker that never answers, or to open a pipe that nobody writes to."""
+    """A command that waits: for a broker that never answers, or to open a pipe without a writer."""
     if place.command in ("log", "storage"):
         waits = "import os\nfrom barnabas import cli\nfrom barnabas.tools.logtool import command, storage_command\n"
         waits += "import sys, time\nlater = lambda *_: print('works', flush=True) or time.sleep(60)\n"

@@ -198,7 +198,7 @@ def test_consumers_survive_malformed_fetch_responses(broker: Hosted, topic: str,
 
 
 def test_an_answer_of_garbage_is_an_error_for_its_record_alone(broker: Hosted, topic: str) -> None:
-    """librdkafka does not repeat what may have been written, and whose answer it cannot read."""
+    """librdkafka does not repeat a request that may have been written, and has an unreadable answer."""
     name = broker.fault(f"Produce topic={topic} nth=2 -> garbage=body")
     errors = produced(broker, topic, VALUES, **{"socket.timeout.ms": 2000})
     assert [error is None for error in (errors[0], *errors[2:])] == [True] * (len(VALUES) - 1)

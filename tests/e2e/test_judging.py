@@ -99,7 +99,7 @@ def test_writing_probe_appends_in_each_version_and_cleans_up(broker: BrokerProce
     done = run("probe", broker.bootstrap, "--json", "--write")
     assert done.returncode == 0, done.stderr
     written = json.loads(done.stdout)["written"]
-    assert [one["what"] for one in written if not one["is_good"]] == []
+    assert [row["what"] for row in written if not row["is_good"]] == []
     assert written[-1]["what"].startswith("remove the topic")
 
 

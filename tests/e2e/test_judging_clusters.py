@@ -78,7 +78,7 @@ def test_a_broker_with_tls_is_judged_and_probed_by_who_trusts_it(
     verdicts = judged(broker.bootstrap, tmp_path, *with_tls, *selecting("connections", "Metadata/v12/*"))
     assert set(verdicts.values()) == {"passed"}
     report = json.loads(run("probe", broker.bootstrap, "--json", *with_tls).stdout)
-    assert [one["name"] for one in report["quirks"] if one["as_kafka"] is False] == []
+    assert [row["name"] for row in report["quirks"] if row["as_kafka"] is False] == []
     without = run("probe", broker.bootstrap, "--property", "security.protocol=SSL")
     assert without.returncode == 1
     assert "certificate" in without.stderr
@@ -113,7 +113,7 @@ def test_an_authorizer_is_judged_by_who_has_logged_in(start_broker: StartBroker,
         verdicts = judged(broker.bootstrap, tmp_path, *login, *requested, random=2)
         assert {verdicts[f"walks/ACLs {number}"] for number in range(2)} == {"passed"}
         report = json.loads(run("probe", broker.bootstrap, "--json", *login).stdout)
-        assert "honoured" in {one["status"] for api in report["apis"] for one in api["versions"]}
+        assert "honoured" in {row["status"] for api in report["apis"] for row in api["versions"]}
     wrong = run("conform", broker.bootstrap, *login[:-1], "sasl.password=wrong")
     assert wrong.returncode == 1
     assert "Traceback" not in wrong.stderr

@@ -78,13 +78,13 @@ def consumer(broker: KafkaBroker, group: str = "g") -> Consumer:
 
 
 def consumed(client: Consumer, count: int) -> list[bytes]:
-    found: list[bytes] = []
-    while len(found) < count:
+    values: list[bytes] = []
+    while len(values) < count:
         message = client.poll(30)
-        assert message is not None, f"{len(found)} of {count} records came"
+        assert message is not None, f"{len(values)} of {count} records came"
         if message.error() is None:
-            found.append(message.value())
-    return found
+            values.append(message.value())
+    return values
 
 
 def test_it_begins_with_its_seeds(broker: KafkaBroker) -> None:
@@ -146,7 +146,7 @@ def test_aborted_records_are_not_among_those_that_are_read(broker: KafkaBroker) 
         assert producer.flush(30) == 0
         end(30)
     assert values(broker) == [b"seeded", b"commit_transaction"]
-    assert [one.value for one in broker.records("orders", 1, committed=False)] == [
+    assert [record.value for record in broker.records("orders", 1, committed=False)] == [
         b"abort_transaction",
         b"commit_transaction",
     ]
@@ -345,7 +345,7 @@ def test_a_test_server_ends_with_its_parent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "why"),
     [
         (["--topic", "a:x"], 2, "barnabas: 'a:x': 'x' is no number of partitions"),
         (
@@ -360,11 +360,11 @@ def test_a_test_server_ends_with_its_parent() -> None:
         ),
     ],
 )
-def test_a_test_server_that_cannot_start_says_why_in_a_line(options: list[str], code: int, said: str) -> None:
+def test_a_test_server_that_cannot_start_says_why_in_a_line(options: list[str], code: int, why: str) -> None:
     with begin(*options, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as server:
         output, errors = server.communicate(timeout=END_SECONDS_MAX)
         assert (server.returncode, output) == (code, "")
-        assert errors.startswith(said)
+        assert errors.startswith(why)
 
 
 def test_a_token_is_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""Logins with Kerberos, by tickets of a real key distribution centre: who is let in, and what the others are told."""
+"""Logins with Kerberos, by tickets of a real key distribution centre: which users get in, and what the others are told."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_new_keytab_is_used_without_a_restart(start_broker: StartBroker, realm
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "reason"),
     [
         ({"keyTab": "/none"}, "keytab /none"),
         ({"principal": f"other@{NAME}"}, f"principal 'other@{NAME}'"),
@@ -191,7 +191,7 @@ def test_a_new_keytab_is_used_without_a_restart(start_broker: StartBroker, realm
     ],
 )
 def test_a_key_that_is_not_there_stops_the_start(
-    realm: Realm, tmp_path: Path, changed: dict[str, str], said: str
+    realm: Realm, tmp_path: Path, changed: dict[str, str], reason: str
 ) -> None:
     options = {
         "useKeyTab": "true", "storeKey": "true", "keyTab": f'"{realm.keytab(SERVICE)}"', "principal": f'"{SERVICE}@{NAME}"',
@@ -215,7 +215,7 @@ def test_a_key_that_is_not_there_stops_the_start(
     environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 1
-    assert said in done.stderr
+    assert reason in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -50,12 +50,12 @@ class Net:
         self._connect("host", "eth0", HOST, "far", "eth0", "10.213.1.2")
         self._connect("host", "eth1", GATEWAY, "inner", "eth0", INNER)
 
-    def _connect(self, one: str, one_link: str, address: str, other: str, other_link: str, peer: str) -> None:
+    def _connect(self, own: str, one_link: str, address: str, other: str, other_link: str, peer: str) -> None:
         _ip(
-            "-n", self.name(one), "link", "add", one_link, "type", "veth",
+            "-n", self.name(own), "link", "add", one_link, "type", "veth",
             "peer", "name", other_link, "netns", self.name(other),
         )  # fmt: skip
-        for place, link, ip in ((one, one_link, address), (other, other_link, peer)):
+        for place, link, ip in ((own, one_link, address), (other, other_link, peer)):
             _ip("-n", self.name(place), "address", "add", f"{ip}/24", "dev", link)
             _ip("-n", self.name(place), "link", "set", link, "up")
 

@@ -62,7 +62,7 @@ def test_partitions_of_a_lost_log_dir_stay_offline(start_broker: StartBroker, tm
     client = {"bootstrap.servers": broker.bootstrap}
     admin = AdminClient(client)
     described = admin.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions
-    assert {partition: one.leader for partition, one in described.items()} == {
+    assert {partition: partition_.leader for partition, partition_ in described.items()} == {
         partition: -1 if partition in lost else 1 for partition in everything
     }
     refused: list[KafkaError | None] = []
@@ -75,7 +75,7 @@ def test_partitions_of_a_lost_log_dir_stay_offline(start_broker: StartBroker, tm
     def elect(kind: ElectionType) -> dict[int, KafkaError | None]:
         requested = [TopicPartition(TOPIC, partition) for partition in sorted(lost)]
         return {
-            one.partition: error for one, error in admin.elect_leaders(kind, requested).result(20).items()
+            place.partition: error for place, error in admin.elect_leaders(kind, requested).result(20).items()
         }
 
     for error in elect(ElectionType.PREFERRED).values():

@@ -1,4 +1,4 @@
-"""Logins of stock clients and of bytes: who is let in, what the others are told, and that nothing else is answered."""
+"""Logins of stock clients and of bytes: which get in, what the others are told, and that nothing else is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are gone: those that the broker itself removes, and those that somebody removes under it."""
+"""Files that are gone: those that the broker itself removes, and those that are removed under it."""
 
 from __future__ import annotations
 

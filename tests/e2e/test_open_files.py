@@ -1,4 +1,4 @@
-"""More partitions and connections than there may be open files: nothing is lost, and nobody is told lies."""
+"""More partitions and connections than there may be open files: nothing is lost, and no answer is wrong."""
 
 from __future__ import annotations
 

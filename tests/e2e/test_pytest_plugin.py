@@ -109,7 +109,7 @@ def test_b(kafka_broker):
 
 
 def test_workers_of_xdist_have_brokers_of_their_own(tmp_path: Path) -> None:
-    """The same names in each of them, and nobody sees what another one made."""
+    """The same names in each of them, and none sees what another one made."""
     (tmp_path / "test_it.py").write_text(
         """
 import os

@@ -39,7 +39,7 @@ def limit(bootstrap: str, kind: str, name: str | None, **quotas: float) -> None:
     )
     with RawClient(bootstrap) as client:
         answer = client.ask(AlterClientQuotasRequest(entries=[entry]), 1)
-    assert [one.error_code for one in answer.entries] == [0]
+    assert [entry.error_code for entry in answer.entries] == [0]
 
 
 def name_of(prefix: str) -> str:

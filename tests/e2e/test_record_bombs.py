@@ -74,7 +74,7 @@ def ask(connection: socket.socket, key: int, version: int, request: Any) -> Any:
 def ask_beside(
     broker: BrokerProcess, connection: socket.socket, key: int, version: int, request: Any, attempts: int = 3
 ) -> Any:
-    """Ask while somebody else asks too, whose longest wait must be short in one of `attempts`: the last response.
+    """Ask while another client asks too; its longest wait must be short in one of `attempts`: the last response.
 
     Short is at most a third of the whole time, or SHORT_SECONDS. A machine that gives the processes no time may fail an
     attempt; a broker that does the work in one go fails all.

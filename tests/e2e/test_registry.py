@@ -69,8 +69,8 @@ async def test_subjects_versions_and_ids(tmp_path: Path) -> None:
             {"subject": "other", "version": 1},
             {"subject": "s-value", "version": 1},
         ]
-        assert [one["version"] for one in await client.ask("GET", "/schemas?subjectPrefix=s-")] == [1, 2]
-        assert [one["version"] for one in await client.ask("GET", "/schemas?latestOnly=true")] == [1, 2]
+        assert [row["version"] for row in await client.ask("GET", "/schemas?subjectPrefix=s-")] == [1, 2]
+        assert [row["version"] for row in await client.ask("GET", "/schemas?latestOnly=true")] == [1, 2]
         assert await client.ask("GET", "/schemas/ids/2/schema") == json.loads(TWO)
         assert await client.ask("GET", "/subjects/s-value/versions/1/schema") == json.loads(ONE)
         result = await client.ask("POST", "/subjects/s-value", {"schema": TWO})
@@ -304,19 +304,19 @@ async def test_two_registries_never_give_an_id_twice(tmp_path: Path) -> None:
 
     async with (
         running([tmp_path]) as broker,
-        registry(address_of(broker)) as one,
+        registry(address_of(broker)) as first,
         registry(address_of(broker)) as two,
     ):
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 for part in range(4):
-                    nursery.start_soon(add, (one, two)[part % 2], part)
+                    nursery.start_soon(add, (first, two)[part % 2], part)
         assert sorted(ids) == list(range(1, 33))
-        await one.ask("PUT", "/config", {"compatibility": "NONE"})
+        await first.ask("PUT", "/config", {"compatibility": "NONE"})
         with trio.fail_after(10):
             while await two.ask("GET", "/config") != {"compatibilityLevel": "NONE"}:
                 await trio.sleep(0.01)
-        assert await one.subjects() == await two.subjects()
+        assert await first.subjects() == await two.subjects()
 
 
 async def test_another_registry_finds_all_that_was_written(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ async def _records(bootstrap: str) -> list[tuple[bytes, bytes | None]]:
         ends = await consumer.end_offsets([place])
         result: list[tuple[bytes, bytes | None]] = []
         while records := await consumer.receive_until(ends):
-            result += [(one.key or b"", one.value) for one in records]
+            result += [(record.key or b"", record.value) for record in records]
         return result
 
 

@@ -85,9 +85,9 @@ class Stack:
         async def read() -> list[Any]:
             async with Sandbox() as sandbox:
                 deserializer = Deserializer(RegistryClient(self.url), sandbox)
-                return [await deserializer.decode(one) for one in values]
+                return [await deserializer.decode(value) for value in values]
 
-        return [None if one is None else (one.value, one.format) for one in trio.run(read)]
+        return [None if value is None else (value.value, value.format) for value in trio.run(read)]
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +110,11 @@ def test_avro_evolves(stack: Stack) -> None:
         topic, old({"name": "ann"}, context(topic)), new({"name": "bob", "age": 7}, context(topic))
     )
     as_new = AvroDeserializer(client, OLDER_USER)
-    assert [as_new(one, context(topic)) for one in values] == [
+    assert [as_new(value, context(topic)) for value in values] == [
         {"name": "ann", "age": 3},
         {"name": "bob", "age": 7},
     ]
-    assert [AvroDeserializer(client, USER)(one, context(topic)) for one in values] == [
+    assert [AvroDeserializer(client, USER)(value, context(topic)) for value in values] == [
         {"name": "ann"},
         {"name": "bob"},
     ]
@@ -232,4 +232,4 @@ def test_broker_ends_while_schemas_are_worked_on(tmp_path: Path) -> None:
         begin = time.monotonic()
         assert broker.stop() == 0
         assert time.monotonic() - begin < 10
-        assert {one.result() for one in asked} <= {0, 422}
+        assert {future.result() for future in asked} <= {0, 422}

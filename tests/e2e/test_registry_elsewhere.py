@@ -1,4 +1,4 @@
-"""A registry that is somebody else's, with TLS and passwords: asked by commands and by the console.
+"""A foreign registry, with TLS and passwords: asked by commands and by the console.
 
 The pipeline asks it too: `tests/pipeline/test_registry_elsewhere.py`.
 """
@@ -50,7 +50,7 @@ def test_consume_by_a_profile_and_by_properties(elsewhere: Elsewhere, profile: P
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("words", "message"),
     [
         ([], "cannot be reached: its certificate is not trusted ("),
         (["-X", "schema.registry.ssl.ca.location={ca}"], "{url} requires a login"),
@@ -63,10 +63,10 @@ def test_consume_by_a_profile_and_by_properties(elsewhere: Elsewhere, profile: P
     ],
 )  # fmt: skip
 def test_consume_says_why_it_is_not_answered(
-    elsewhere: Elsewhere, orders: str, given: list[str], message: str
+    elsewhere: Elsewhere, orders: str, words: list[str], message: str
 ) -> None:
     named = {"ca": elsewhere.ca, "url": elsewhere.url}
-    options = [entry.format(**named) for entry in given]
+    options = [entry.format(**named) for entry in words]
     code, shown, error = elsewhere.run("consume", orders, "-q", "--registry", elsewhere.url, *options)
     assert (code in (1, 2), shown) == (True, "")
     assert message.format(**named) in error

@@ -72,7 +72,7 @@ async def test_users_do_what_acls_let_them(secured: Secured) -> None:
     assert await admin.register("secret-value", Schema("AVRO", '"long"')) == 2
     assert await bob.subjects() == await alice.subjects() == ["demo-words-value"]
     assert await admin.subjects() == ["demo-words-value", "secret-value"]
-    assert [one["id"] for one in await bob.ask("GET", "/schemas")] == [1]
+    assert [row["id"] for row in await bob.ask("GET", "/schemas")] == [1]
     refused: list[tuple[RegistryClient, str, str, object]] = [
         (bob, "POST", "/subjects/demo-words-value/versions", {"schema": '"int"'}),
         (bob, "GET", "/subjects/secret-value/versions", None),

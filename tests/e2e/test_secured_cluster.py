@@ -1,4 +1,4 @@
-"""Two brokers that reach each other with TLS and a login, as User:admin, while nobody else may act on the cluster."""
+"""Two brokers that reach each other with TLS and a login, as User:admin, while no other user may act on the cluster."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_stock_clients_find_what_was_seeded_once(tmp_path: Path, start_broker: S
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "reason"),
     [
         (["--topic", "a:x"], 2, "barnabas: 'a:x': 'x' is no number of partitions\n"),
         (["--seed-file", "seeds.yaml"], 2, "barnabas: seeds.yaml:2: topics.t.partitions: a whole number from 1 to 1000000 "
@@ -77,7 +77,7 @@ def test_stock_clients_find_what_was_seeded_once(tmp_path: Path, start_broker: S
     ],
 )  # fmt: skip
 def test_what_cannot_be_seeded_stops_the_start(
-    tmp_path: Path, options: list[str], code: int, said: str
+    tmp_path: Path, options: list[str], code: int, reason: str
 ) -> None:
     (tmp_path / "seeds.yaml").write_text("topics:\n  t: {partitions: many}\n")
     done = subprocess.run(
@@ -86,4 +86,4 @@ def test_what_cannot_be_seeded_stops_the_start(
         env={**os.environ, "PYTHONPATH": import_path()},
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(reason)

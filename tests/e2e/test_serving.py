@@ -200,7 +200,7 @@ def test_kafkas_file_for_a_single_node_serves_with_one_warning(tmp_path, started
     broker.ready = process.stdout.readline().rstrip("\n")
     bootstrap = broker.ready.partition("bootstrap.servers=")[2].split()[0]
     cluster = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
-    assert [(one.host, one.port) for one in cluster.brokers.values()] == [
+    assert [(broker.host, broker.port) for broker in cluster.brokers.values()] == [
         ("localhost", int(bootstrap.rpartition(":")[2]))  # port 0 is the port that is bound
     ]
     code, output = broker.end()

@@ -77,7 +77,7 @@ OF_TEST_SERVERS = (
 )
 """Modules of these that a test server has: a host that records and may commit faults, and its control API."""
 NOT_IN_TEST_SERVERS = (
-    *(one for one in NOT_AT_START if one not in OF_TEST_SERVERS),
+    *(module for module in NOT_AT_START if module not in OF_TEST_SERVERS),
     "barnabas.tools.control.committing",
     "barnabas.tools.control.delivery",
     "barnabas.tools.control.http",
@@ -139,9 +139,9 @@ def is_package(name: str) -> bool:
 
 def judge(imported: set[str], in_vain: Sequence[str], count_max: int) -> None:
     assert {"trio", "barnabas.broker.assembly"} <= imported
-    result = [one for one in imported if any(f"{one}.".startswith(f"{part}.") for part in in_vain)]
+    result = [module for module in imported if any(f"{module}.".startswith(f"{part}.") for part in in_vain)]
     assert not result
-    ours = sorted(one for one in imported if one.startswith("barnabas.") and not is_package(one))
+    ours = sorted(module for module in imported if module.startswith("barnabas.") and not is_package(module))
     assert len(ours) <= count_max, "\n".join(ours)
 
 

@@ -36,7 +36,7 @@ class Tap:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def exchanges(self, api: str) -> list[dict[str, Any]]:
-        return [one for one in self.events if one["type"] == "exchange" and one["api"] == api]
+        return [event for event in self.events if event["type"] == "exchange" and event["api"] == api]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -46,9 +46,9 @@ def pushed(broker: BrokerProcess) -> list[Sample]:
     return [sample for sample in samples(broker) if sample[0].startswith("org_apache_kafka_")]
 
 
-def until(found: Callable[[], bool], step: Callable[[], object]) -> None:
+def until(is_met: Callable[[], bool], step: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not found():
+    while not is_met():
         assert time.monotonic() < deadline
         step()
 

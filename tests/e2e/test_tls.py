@@ -1,4 +1,4 @@
-"""TLS with stock clients: who is trusted, who they are by their certificates, and a certificate that is renewed."""
+"""TLS with stock clients: which are trusted, their principals by certificate, and a certificate that is renewed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_unadvertised_listener_has_name_of_its_certificate(
     brokers = (
         AdminClient({"bootstrap.servers": f"{name}:{port}", **_tls(files)}).list_topics(timeout=20).brokers
     )
-    assert [f"{one.host}:{one.port}" for one in brokers.values()] == [f"{name}:{port}"]
+    assert [f"{broker.host}:{broker.port}" for broker in brokers.values()] == [f"{name}:{port}"]
 
 
 def _tls(files: Files) -> dict[str, object]:

@@ -130,7 +130,7 @@ def create(topic: NewTopic) -> Callable[..., str]:
 
 
 def fenced(*, broker: BrokerProcess, **_: Any) -> str:
-    """Return the error of a producer whose transactional id another one has taken over."""
+    """Return the error of a producer after another one has taken over its transactional id."""
     settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "troubled", "log_level": 0}
     first, second = Producer(settings), Producer(settings)
     first.init_transactions(SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""Whatever is sent before a login: nothing of the broker is told, it lives on, and who has a password is let in."""
+"""Whatever is sent before a login: nothing of the broker is told, it lives on, and a user with a password is let in."""
 
 from __future__ import annotations
 

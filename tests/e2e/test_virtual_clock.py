@@ -1,4 +1,4 @@
-"""A broker whose clock is advanced treats its clients and its data as if the time had passed."""
+"""A broker with an advanced clock treats its clients and its data as if the time had passed."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_a_delegation_token_ends(secured: Hosted) -> None:
         assert created.expiry_timestamp_ms - created.issue_timestamp_ms == DAY_S * 1000
 
         def tokens() -> list[str]:
-            return [one.token_id for one in client.ask(DescribeDelegationTokenRequest(owners=None), 2).tokens]
+            return [row.token_id for row in client.ask(DescribeDelegationTokenRequest(owners=None), 2).tokens]
 
         assert created.token_id in tokens()
         secured.advance(DAY_S + 1, is_kept=True)
