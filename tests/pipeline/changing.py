@@ -80,17 +80,17 @@ class Topic:
         self.table.refresh()
         self.table.prepare(self.schema)
         state = self.table.state()
-        made = Entry(
+        entry = Entry(
             state.version + 1, kind, "c", self.place.name, self.topic_id, state.digest, state.path,
             {"name": kind}, self.schema.to_dict(),
         )  # fmt: skip
-        known = state.ends if state.topic_id in ("", self.topic_id) else {}
+        ends_ = state.ends if state.topic_id in ("", self.topic_id) else {}
         for partition, events in enumerate(self.partitions):
-            start, end = known.get(partition, 0), (ends or {}).get(partition, len(events))
-            made.partitions[str(partition)] = PartitionCommit(start, end, 0, end, end - start, 0, 0, 0, 0)
-            made.add += self._written(partition, range(start, end))
-        self.table.commit(made)
-        return made
+            start, end = ends_.get(partition, 0), (ends or {}).get(partition, len(events))
+            entry.partitions[str(partition)] = PartitionCommit(start, end, 0, end, end - start, 0, 0, 0, 0)
+            entry.add += self._written(partition, range(start, end))
+        self.table.commit(entry)
+        return entry
 
     def _written(self, partition: int, offsets: range) -> Any:
         writer = TableWriter(self.table.layout, self.schema, self.topic_id, partition)
@@ -101,14 +101,14 @@ class Topic:
     def rows(self, partition: int, offsets: range) -> Any:
         """The rows of some events, as a load decodes them."""
         events = [self.partitions[partition][n] for n in offsets]
-        values = [None if one.value is None else json.dumps(one.value).encode() for one in events]
+        values = [None if e.value is None else json.dumps(e.value).encode() for e in events]
         count = len(events)
         columns = Columns(
             np.array(offsets, np.int64),
-            np.array([BEGAN_MS + one.time_ms for one in events], np.int64),
+            np.array([BEGAN_MS + e.time_ms for e in events], np.int64),
             np.zeros(count, np.int32),
             np.zeros(count, np.int32),
-            pa.array([None if one.key is None else one.key.encode() for one in events], pa.binary()),
+            pa.array([None if e.key is None else e.key.encode() for e in events], pa.binary()),
             pa.array(values, pa.binary()),
             pa.array([[]] * count, HEADERS_TYPE),
         )
@@ -132,17 +132,17 @@ def dead_tombstones(source: Topic, count: int) -> None:
     table = source.table
     state = table.refresh()
     start = state.ends[0]
-    made = Entry(
+    row = Entry(
         state.version + 1, "load", "c", source.place.name, source.topic_id, state.digest, state.path,
         {"name": "load"}, source.schema.to_dict(),
     )  # fmt: skip
-    made.partitions["0"] = PartitionCommit(start, start + count, 0, start + count, 0, count, 0, 0, 0)
+    row.partitions["0"] = PartitionCommit(start, start + count, 0, start + count, 0, count, 0, 0, 0)
     letters = [
         {"topic_id": source.topic_id, "partition": 0, "offset": start + n, "end_offset": start + n + 1,
          "reason": "empty", "timestamp_ms": BEGAN_MS} for n in range(count)
     ]  # fmt: skip
-    made.dead_add = [write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), source.topic_id, 0)]
-    table.commit(made)
+    row.dead_add = [write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), source.topic_id, 0)]
+    table.commit(row)
 
 
 def no_spark() -> Any:
@@ -154,11 +154,11 @@ def current(topic: Topic, shape: Shape | None = BY_RECORD_KEY, **more: Any) -> C
     return CurrentRows(CurrentOptions(topic.place, more.pop("spark", no_spark), shape, **more))
 
 
-def rows_of(found: CurrentRows, *names: str) -> dict[Any, Any]:
+def rows_of(current: CurrentRows, *names: str) -> dict[Any, Any]:
     """The rows by key, as a stock reader sees them."""
     from .tables import catalog
 
-    table = catalog(found.events.place).load_table(found.table.place.name).scan().to_arrow()
+    table = catalog(current.events.place).load_table(current.table.place.name).scan().to_arrow()
     key = "_key" if "_key" in table.column_names else "id"
     rows = {row[key]: tuple(row[name] for name in names or ("n", "text")) for row in table.to_pylist()}
     assert len(rows) == table.num_rows, "a key is there once"
@@ -180,17 +180,17 @@ def truth(partitions: Iterable[list[Event]]) -> dict[Any, Any]:
     parts = list(partitions)
     for partition, events in enumerate(parts):
         latest = truncated = (-1, 0)
-        for offset, one in enumerate(events):
-            moment = one.time_ms, ((one.value or {}).get("source") or {}).get("lsn", 0)
+        for offset, change in enumerate(events):
+            moment = change.time_ms, ((change.value or {}).get("source") or {}).get("lsn", 0)
             latest = max(latest, moment)
-            if one.value is not None and one.value.get("op") == "t":
+            if change.value is not None and change.value.get("op") == "t":
                 truncated = latest
-                ordered.append((latest, partition, offset, one))
+                ordered.append((latest, partition, offset, change))
                 continue
-            for key in keys_of(one):
+            for key in keys_of(change):
                 last[partition, key] = max(last.get((partition, key), moment), truncated, moment)
-                ordered.append((last[partition, key], partition, offset, _about(one, key)))
-    ordered.sort(key=lambda one: one[2:3] if len(parts) == 1 else one[:3])
+                ordered.append((last[partition, key], partition, offset, _about(change, key)))
+    ordered.sort(key=lambda row: row[2:3] if len(parts) == 1 else row[:3])
     rows: dict[Any, Any] = {}
     for _, _, _, event in ordered:
         _apply(rows, event)
@@ -201,7 +201,7 @@ def keys_of(event: Event) -> list[Any]:
     if event.value is None or "op" not in event.value:
         return [event.key]
     sides = (event.value.get("before"), event.value.get("after"))
-    return list(dict.fromkeys(one["id"] for one in sides if one))
+    return list(dict.fromkeys(side["id"] for side in sides if side))
 
 
 def _about(event: Event, key: Any) -> Event:
@@ -229,16 +229,16 @@ def _apply(rows: dict[Any, Any], event: Event) -> None:
 
 def pairs(seed: random.Random, count: int, keys: int, *, skew: bool = False) -> list[Event]:
     """Upserts and tombstones of a few keys."""
-    made = []
+    events = []
     for n in range(count):
         value = None if seed.random() < 0.25 else {"n": seed.randrange(1000), "text": f"v{n}"}
-        made.append(Event(value, f"k{seed.randrange(keys)}", seed.randrange(50) if skew else n))
-    return made
+        events.append(Event(value, f"k{seed.randrange(keys)}", seed.randrange(50) if skew else n))
+    return events
 
 
 def envelopes(seed: random.Random, count: int, keys: int, *, skew: bool = False) -> list[Event]:
     """Changes of a table as Debezium tells them: updates of keys and truncations among them."""
-    made = []
+    events = []
     for n in range(count):
         key, other = seed.randrange(keys), seed.randrange(keys)
         after = {"id": key, "n": seed.randrange(1000), "text": f"v{n}"}
@@ -255,7 +255,7 @@ def envelopes(seed: random.Random, count: int, keys: int, *, skew: bool = False)
                 value = {"op": "t", "before": None, "after": None}
         if seed.random() < 0.8:
             value["source"] = {"lsn": seed.randrange(1000)}
-        made.append(Event(value, None, time_ms))
+        events.append(Event(value, None, time_ms))
         if kind == "d" and seed.random() < 0.5:
-            made.append(Event(None, None, time_ms))
-    return made
+            events.append(Event(None, None, time_ms))
+    return events

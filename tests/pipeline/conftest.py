@@ -107,7 +107,7 @@ class Stream:
 
 @pytest.fixture(scope="session")
 def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
-    """20,000 events with one bad record in a hundred, in topics of three partitions; nobody writes to it later."""
+    """20,000 events with one bad record in a hundred, in topics of three partitions; they are not written to later."""
     data = tmp_path_factory.mktemp("stream") / "data"
     broker = start_broker(data, "log.retention.ms=-1", "log.segment.bytes=262144")
     simulation = Simulation(SITE)

@@ -33,27 +33,27 @@ def verdict(decoder: Any, values: list[bytes | None]) -> list[Any]:
     """Each value's row, or the reason why it has none."""
     rows, table, bad = decoder.decode(columns(values))
     table.validate(full=True)
-    found: list[Any] = [None] * len(values)
+    verdicts: list[Any] = [None] * len(values)
     for row, fields in zip(rows.tolist(), numbers(table).to_pylist(), strict=True):
-        found[row] = fields
-    for one in bad:
-        found[one.row] = one.reason
-    return found
+        verdicts[row] = fields
+    for letter in bad:
+        verdicts[letter.row] = letter.reason
+    return verdicts
 
 
 def numbers(table: Any) -> Any:
     """Times as numbers, so that what Python's own cannot hold can be compared."""
-    made = [numbers_of(column.combine_chunks()) for column in table.columns]
-    return pa.Table.from_arrays(made, names=table.column_names)
+    columns = [numbers_of(column.combine_chunks()) for column in table.columns]
+    return pa.Table.from_arrays(columns, names=table.column_names)
 
 
 def careful(decoder: Any) -> Any:
     return replace(decoder, careful=True)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(actual: Any, other: Any) -> bool:
     """Equal, NaN being equal to itself."""
-    return repr(one) == repr(other)
+    return repr(actual) == repr(other)
 
 
 def written(schema: Any, value: Any) -> bytes:

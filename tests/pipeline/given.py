@@ -20,9 +20,9 @@ class GivenLog:
     def __init__(self, items: list[StoredBatch]) -> None:
         self.items = items
 
-    def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
+    def read(self, asked: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Give them in order."""
-        order = Order(wanted)
+        order = Order(asked)
         for item in self.items:
             yield from order.take(item)
         yield from order.finish(1 << 62)

@@ -88,7 +88,7 @@ class Tasks:
 
 
 class CrashError(Exception):
-    """A task whose worker dies each time."""
+    """A task with a worker that dies each time."""
 
 
 class Noted(Watcher):

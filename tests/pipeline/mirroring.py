@@ -52,30 +52,30 @@ def high_watermark(bootstrap: str, topic: str) -> int:
 
 def source_ledger(bootstrap: str, topic: str) -> dict[int, list[Entry]]:
     return {
-        partition: [Entry(one.key, one.value, tuple(one.headers), one.timestamp, one.offset) for one in found]
-        for partition, found in records(bootstrap, topic).items()
+        partition: [Entry(r.key, r.value, tuple(r.headers), r.timestamp, r.offset) for r in read]
+        for partition, read in records(bootstrap, topic).items()
     }
 
 
 def target_ledger(bootstrap: str, topic: str) -> dict[int, list[Entry]]:
     """As `source_ledger`, with the newest source header taken off and read."""
     ledger: dict[int, list[Entry]] = {}
-    for partition, found in records(bootstrap, topic).items():
+    for partition, read in records(bootstrap, topic).items():
         ledger[partition] = []
-        for one in found:
-            name, value = one.headers[-1]
+        for row in read:
+            name, value = row.headers[-1]
             source = parse_coordinates(value)
-            assert name == HEADER and source is not None and source.partition == partition, one  # noqa: PT018
-            headers = tuple(one.headers[:-1])
-            ledger[partition].append(Entry(one.key, one.value, headers, one.timestamp, source.offset))
+            assert name == HEADER and source is not None and source.partition == partition, row  # noqa: PT018
+            headers = tuple(row.headers[:-1])
+            ledger[partition].append(Entry(row.key, row.value, headers, row.timestamp, source.offset))
     return ledger
 
 
 def assert_mirrored(source: str, topic: str, target: str, copy: str = "") -> int:
     """See that two topics are the same, record by record and in order; returns how many records they have."""
-    expected, found = source_ledger(source, topic), target_ledger(target, copy or topic)
-    assert found == expected
-    return sum(map(len, found.values()))
+    expected, actual = source_ledger(source, topic), target_ledger(target, copy or topic)
+    assert actual == expected
+    return sum(map(len, actual.values()))
 
 
 def mirror_options(source: Any, target: Any, *topics: str, **more: Any) -> MirrorOptions:
@@ -93,7 +93,7 @@ def create(bootstrap: str, name: str, partitions: int = 1, **config: str) -> Non
 
 
 def send(bootstrap: str, topic: str, numbers: Iterable[int], partitions: int = 1, **config: Any) -> None:
-    """Send records whose every part says which number it has; some are tombstones, some have headers."""
+    """Send records in which every part says which number it has; some are tombstones, some have headers."""
     producer = Producer({"bootstrap.servers": bootstrap, **config})
     for n in numbers:
         value = None if n % 7 == 3 else b"value-%d" % n
@@ -120,8 +120,8 @@ def send_in_transactions(
     producer.init_transactions(30)
     for n in range(numbers.start, numbers.stop, size):
         producer.begin_transaction()
-        for one in range(n, min(n + size, numbers.stop)):
-            producer.produce(topic, b"value-%d" % one, b"key-%d" % (one % keys), 0)
+        for number in range(n, min(n + size, numbers.stop)):
+            producer.produce(topic, b"value-%d" % number, b"key-%d" % (number % keys), 0)
         if n // size % 3 == 2:
             producer.flush(30)
             producer.abort_transaction(30)
@@ -140,15 +140,15 @@ def commit(
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
-        (found,) = consumer.committed([TopicPartition(topic, partition)], 20)
-        return found.offset, found.metadata or ""
+        (place,) = consumer.committed([TopicPartition(topic, partition)], 20)
+        return place.offset, place.metadata or ""
     finally:
         consumer.close()
 
 
 def values_from(bootstrap: str, topic: str, offset: int, partition: int = 0) -> list[bytes | None]:
     """Return the values that a consumer sees from an offset on."""
-    return [one.value for one in records(bootstrap, topic)[partition] if one.offset >= offset]
+    return [record.value for record in records(bootstrap, topic)[partition] if record.offset >= offset]
 
 
 def wait_until(done: Callable[[], bool], what: str, seconds: float = 60) -> None:

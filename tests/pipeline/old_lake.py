@@ -22,19 +22,19 @@ def make(table: Table, root: Path, *, with_ids: bool = True) -> None:
     previous = ""
     (root / "_log").mkdir(parents=True)
     for entry in table.entries():
-        made: dict[str, Any] = {
+        manifest: dict[str, Any] = {
             name: getattr(entry, name)
             for name in (
                 "version", "kind", "cluster_id", "topic", "topic_id", "job", "schema", "sealed", "lost", "redriven", "note",
             )
         }  # fmt: skip
-        made |= {"format": 1, "previous": previous}
-        made["partitions"] = {key: asdict(one) for key, one in entry.partitions.items()}
+        manifest |= {"format": 1, "previous": previous}
+        manifest["partitions"] = {key: asdict(commit) for key, commit in entry.partitions.items()}
         for name, directory in (("add", "data"), ("dead_add", "dead")):
-            made[name] = [_file(one, root, directory, with_ids) for one in getattr(entry, name)]
+            manifest[name] = [_file(file, root, directory, with_ids) for file in getattr(entry, name)]
         for name, directory in (("remove", "data"), ("dead_remove", "dead")):
-            made[name] = [f"{directory}/{path.rpartition('/')[2]}" for path in getattr(entry, name)]
-        data = (json.dumps(made, sort_keys=True, indent=1) + "\n").encode()
+            manifest[name] = [f"{directory}/{path.rpartition('/')[2]}" for path in getattr(entry, name)]
+        data = (json.dumps(manifest, sort_keys=True, indent=1) + "\n").encode()
         (root / "_log" / f"{entry.version:020d}.json").write_bytes(data)
         previous = hashlib.sha256(data).hexdigest()
 
@@ -52,14 +52,14 @@ def _file(file: DataFile, root: Path, directory: str, with_ids: bool) -> dict[st
         rows = _without_ids(rows)
     pq.write_table(rows, target)
     data = target.read_bytes()
-    made = {name: value for name, value in asdict(file).items() if name not in ("hours", "iceberg")}
-    made |= {
+    entry = {name: value for name, value in asdict(file).items() if name not in ("hours", "iceberg")}
+    entry |= {
         "path": f"{directory}/{target.name}",
         "size": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-    made["hour"] = hour_name(file.hours[0]) if file.hours else ""
-    return made
+    entry["hour"] = hour_name(file.hours[0]) if file.hours else ""
+    return entry
 
 
 def _without_ids(rows: Any) -> Any:

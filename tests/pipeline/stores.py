@@ -41,8 +41,8 @@ class Where:
 
     def names(self) -> list[str]:
         """All objects below it."""
-        found = store.listing(self.io, self.location)
-        return sorted(one.location.removeprefix(f"{self.location}/") for one in found)
+        listed = store.listing(self.io, self.location)
+        return sorted(entry.location.removeprefix(f"{self.location}/") for entry in listed)
 
     def all(self) -> dict[str, bytes]:
         """All of them with their bytes."""
@@ -98,7 +98,7 @@ class FailingS3:
     def objects(self) -> list[str]:
         """All objects."""
         pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-        return [one["Key"] for page in pages for one in page.get("Contents", [])]
+        return [object_["Key"] for page in pages for object_ in page.get("Contents", [])]
 
     def stop(self) -> None:
         """Stop it."""

@@ -78,7 +78,7 @@ def local_place(directory: Path, partition_by: str = "") -> Place:
 
 
 def catalog(place: Place) -> Any:
-    """Opened by pyiceberg alone, as a reader would who knows nothing of us."""
+    """Opened by pyiceberg alone, as by a reader that knows nothing of us."""
     from pyiceberg.catalog import load_catalog
 
     lake = place.location.rpartition("/")[0]
@@ -99,9 +99,7 @@ def scan(place: Place, **more: Any) -> list[int]:
 
 def versions(place: Place) -> list[str | None]:
     """The version of the ledger that each snapshot names."""
-    return [
-        one.summary.additional_properties.get("barnabas.ledger-version") for one in stock(place).snapshots()
-    ]
+    return [s.summary.additional_properties.get("barnabas.ledger-version") for s in stock(place).snapshots()]
 
 
 def rows(start: int, count: int, schema: EventSchema = SCHEMA) -> Any:
@@ -142,28 +140,28 @@ def staged(table: Table, count: int, schema: EventSchema = SCHEMA, dead: int = 0
     """A load with its files, of rows and then of dead letters, not committed yet."""
     table.prepare(schema)
     start = table.state().ends.get(0, 0)
-    made = entry_of(table, "load", schema)
+    entry = entry_of(table, "load", schema)
     end = start + count + dead
-    made.partitions["0"] = PartitionCommit(start, end, 0, end, count, dead, 0, 0, 0)
+    entry.partitions["0"] = PartitionCommit(start, end, 0, end, count, dead, 0, 0, 0)
     writer = TableWriter(table.layout, schema, "id", 0)
     if count:
         writer.write(rows(start, count, schema))
-    made.add = writer.close()
+    entry.add = writer.close()
     if dead:
         letters = [
             {"topic_id": "id", "partition": 0, "offset": n, "end_offset": n + 1, "value": b"no JSON", "reason": "json",
              "timestamp_ms": BEGAN_MS} for n in range(start + count, end)
         ]  # fmt: skip
-        made.dead_add = [write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), "id", 0)]
-    return made
+        entry.dead_add = [write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), "id", 0)]
+    return entry
 
 
 def load(place: Place, count: int, schema: EventSchema = SCHEMA, dead: int = 0, **more: Any) -> Entry:
     """Commit as a load does."""
     table = Table(place)
-    made = staged(table, count, schema, dead)
-    table.commit(made, **more)
-    return made
+    entry = staged(table, count, schema, dead)
+    table.commit(entry, **more)
+    return entry
 
 
 def compact(place: Place) -> list[DataFile]:
@@ -171,11 +169,11 @@ def compact(place: Place) -> list[DataFile]:
     table = Table(place)
     state = table.state()
     groups = list(plan(table, state, 128 << 20, FILES_MIN))
-    made = entry_of(table, "compact", EventSchema.from_dict(state.schema))
-    made.add = [merge(one) for one in groups]
-    made.remove = [file.path for one in groups for file in one.files]
-    table.commit(made)
-    return made.add
+    entry = entry_of(table, "compact", EventSchema.from_dict(state.schema))
+    entry.add = [merge(group) for group in groups]
+    entry.remove = [file.path for group in groups for file in group.files]
+    table.commit(entry)
+    return entry.add
 
 
 def add_snapshot(place: Place) -> None:

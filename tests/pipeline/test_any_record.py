@@ -63,10 +63,10 @@ RECORDS = st.builds(
 def columns_of(records: list[AnyRecord]) -> Columns:
     count = len(records)
     return Columns(
-        np.arange(count), np.array([one.timestamp_ms for one in records], np.int64),
+        np.arange(count), np.array([record.timestamp_ms for record in records], np.int64),
         np.zeros(count, np.int32), np.zeros(count, np.int32),
-        pa.array([one.key for one in records], pa.binary()), pa.array([one.value for one in records], pa.binary()),
-        pa.array([one.headers for one in records], HEADERS_TYPE),
+        pa.array([r.key for r in records], pa.binary()), pa.array([r.value for r in records], pa.binary()),
+        pa.array([record.headers for record in records], HEADERS_TYPE),
     )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def stored(root: Path, records: list[AnyRecord], decoder: Decoder) -> tuple[list
         assert len(file.hours) == 1
         rows += part.to_pylist()
     task = LoadTask(LogOptions("t"), decoder, lake.layout, "id", OffsetRange(0, 0, len(records)), 1 << 20)
-    letters = [load_task.dead_record(task, columns, one) for one in bad]
+    letters = [load_task.dead_record(task, columns, row) for row in bad]
     if not letters:
         return rows, None
     entry = write_dead(lake.layout, pa.Table.from_pylist(letters, schema=load_task.DEAD_SCHEMA), "id", 0)
@@ -103,12 +103,12 @@ def test_any_record_is_a_row_or_a_dead_letter(
     decoder = Decoder(SCHEMA, past_max_ms=past_max_ms)
     rows, letters = stored(tmp_path, records, decoder)
     dead = [] if letters is None else letters.drop_columns(["timestamp"]).to_pylist()
-    assert sorted([row["_offset"] for row in rows] + [one["offset"] for one in dead]) == [
+    assert sorted([row["_offset"] for row in rows] + [letter["offset"] for letter in dead]) == [
         *range(len(records))
     ]
-    for one in dead:
-        came = records[one["offset"]]
-        assert (one["value"], one["key"], one["timestamp_ms"], one["headers"]) == (
+    for letter in dead:
+        came = records[letter["offset"]]
+        assert (letter["value"], letter["key"], letter["timestamp_ms"], letter["headers"]) == (
             came.value, came.key, came.timestamp_ms, came.headers,
         )  # fmt: skip
     for row in rows:
@@ -146,14 +146,14 @@ def test_dead_letters_of_an_earlier_version_are_redriven(tmp_path: Path) -> None
     path = tmp_path / "earlier.parquet"
     pq.write_table(earlier, path)
     lake = Table(tmp_path / "t")
-    found = read_dead(lake.io, f"file://{path}")
-    assert found["timestamp_ms"].to_pylist() == [NOW] * 3
+    table = read_dead(lake.io, f"file://{path}")
+    assert table["timestamp_ms"].to_pylist() == [NOW] * 3
     good, rows = redrive.decode_again(
-        found, redrive.chosen_letters(found, None, NOW), Decoder(SCHEMA, past_max_ms=1 << 50), "id", 0
+        table, redrive.chosen_letters(table, None, NOW), Decoder(SCHEMA, past_max_ms=1 << 50), "id", 0
     )
     assert (good.tolist(), rows["_offset"].to_pylist()) == ([True, False, True], [0, 2])
-    left = write_dead(lake.layout, found.filter(pa.array(~good)), "id", 0)
-    assert read_dead(lake.io, left.path).to_pylist() == letters.slice(1, 1).to_pylist()
+    remaining = write_dead(lake.layout, table.filter(pa.array(~good)), "id", 0)
+    assert read_dead(lake.io, remaining.path).to_pylist() == letters.slice(1, 1).to_pylist()
 
 
 @pytest.mark.parametrize("hour", [0, -1, 472_222, TIME_MIN_MS // 3_600_000, TIME_MAX_MS // 3_600_000])
@@ -184,7 +184,7 @@ NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,30})?([eE][-+]?[0-9]{
 JSON_TEXT = st.recursive(
     NUMBERS | st.sampled_from(["true", "false", "null", '"\\u00e4\\n"', '"ä"', '" , } "']),
     lambda inner: st.lists(inner, max_size=3).map(lambda held: f"[ {' , '.join(held)} ]")
-    | st.lists(inner, max_size=2).map(lambda held: "{" + ",".join(f'"{n}" : {one}' for n, one in enumerate(held)) + "}"),
+    | st.lists(inner, max_size=2).map(lambda held: "{" + ",".join(f'"{n}" : {text}' for n, text in enumerate(held)) + "}"),
     max_leaves=5,
 )  # fmt: skip
 
@@ -223,5 +223,5 @@ def test_how_large_an_event_may_be_is_an_option(tmp_path: Path) -> None:
     for limit, reasons in ((1 << 20, ["too_large"]), (4 << 20, [])):
         options = LoadOptions(LogOptions("t"), str(tmp_path), SCHEMA, value_bytes_max=limit)
         _, _, bad = options.decoder.decode(columns_of([AnyRecord(NOW, large, None, [])]))
-        assert [one.reason for one in bad] == reasons
+        assert [letter.reason for letter in bad] == reasons
         assert options.decoder.limits()["value_bytes_max"] == limit

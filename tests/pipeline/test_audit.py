@@ -1,6 +1,6 @@
 """An audit finds every way to tamper with lake, ledger or log, at the level that the case names.
 
-`re_sign` plays somebody who covers up: it makes ledger and snapshots fit the files again, and each other.
+`re_sign` plays a forger: it makes ledger and snapshots fit the files again, and each other.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def with_another_value(rows: Any) -> Any:
 
 def with_another_reason(rows: Any) -> Any:
     return with_column(
-        rows, "reason", ["utf8" if one != "utf8" else "json" for one in rows["reason"].to_pylist()]
+        rows, "reason", ["utf8" if reason != "utf8" else "json" for reason in rows["reason"].to_pylist()]
     )
 
 
@@ -125,7 +125,7 @@ def re_sign(loading: LoadOptions, edit: Callable[[Entry], None] = lambda _: None
     table = Table(loading.root)
     for entry in entries:
         table.prepare(EventSchema.from_dict(entry.schema))
-        for file, is_dead in [*((one, False) for one in entry.add), *((one, True) for one in entry.dead_add)]:
+        for file, is_dead in [*((f, False) for f in entry.add), *((f, True) for f in entry.dead_add)]:
             count = pq.read_metadata(path_of(file)).num_rows
             commit = entry.partitions[str(file.partition)]
             more = count - file.rows
@@ -180,7 +180,7 @@ def assert_found(report: AuditReport, expected: list[str]) -> None:
     assert len(report.problems) == len(expected), report.problems
 
 
-@pytest.mark.parametrize("what", [one for one in TAMPERINGS if one != "a value is changed"])
+@pytest.mark.parametrize("what", [name for name in TAMPERINGS if name != "a value is changed"])
 def test_missing_and_duplicate_rows_are_found_behind_a_forgery(
     spark: Any, lake: LoadOptions, what: str
 ) -> None:
@@ -229,12 +229,12 @@ def test_lost_or_corrupt_file_is_reported_with_its_offsets(spark: Any, lake: Loa
     else:
         path.write_bytes(path.read_bytes()[:-20] if how == "cut" else b"PAR1" + bytes(100) + b"PAR1")
     report = check(spark, lake)
-    said = (
+    finding = (
         f"{file.path} is missing: {file.rows} rows"
         if how == "lost"
         else f"{file.path} is not as it was written"
     )
-    assert_found(report, [said, f"{file.rows} rows of the log are not in the lake"])
+    assert_found(report, [finding, f"{file.rows} rows of the log are not in the lake"])
     assert report.missing[0][:2] == [file.partition, file.offset_min]
 
 
@@ -253,7 +253,7 @@ def test_rolled_back_table_lacks_its_last_offsets(spark: Any, lake: LoadOptions)
     snapshot = table.iceberg.snapshots()[-2]
     table.iceberg.manage_snapshots().rollback_to_snapshot(snapshot.snapshot_id).commit()
     report = check(spark, lake)
-    assert report.lag == sum(one.end - one.start for one in lost) > 0
+    assert report.lag == sum(range_.end - range_.start for range_ in lost) > 0
     assert report.problems == []
 
 

@@ -113,8 +113,8 @@ def test_rest_catalog_that_does_not_answer_ends_in_time() -> None:
 
 
 def error_of(module: str) -> Exception:
-    made = type("StrangeError", (Exception,), {"__module__": module})
-    return made("first line\nsecond line")
+    kind = type("StrangeError", (Exception,), {"__module__": module})
+    return kind("first line\nsecond line")
 
 
 FOREIGN = (
@@ -161,13 +161,13 @@ def test_other_errors_pass_unchanged(error: Exception) -> None:
 
 
 def test_coordinates_have_the_same_numbers_in_each_table(tmp_path: Path) -> None:
-    names = [one.name for one in COORDINATES]
+    names = [field.name for field in COORDINATES]
     for number, schema in enumerate((SCHEMA, GROWN)):
         place = local_place(tmp_path / str(number))
         Table(place).prepare(schema)
-        by_number = sorted(stock(place).schema().fields, key=lambda one: one.field_id)
-        assert [one.name for one in by_number][: len(names)] == names
-        assert [one.field_id for one in by_number][: len(names)] == list(range(1, len(names) + 1))
+        by_number = sorted(stock(place).schema().fields, key=lambda field: field.field_id)
+        assert [field.name for field in by_number][: len(names)] == names
+        assert [field.field_id for field in by_number][: len(names)] == list(range(1, len(names) + 1))
 
 
 @pytest.mark.parametrize("refusals", [19, 20])
@@ -183,15 +183,15 @@ def test_columns_are_added_in_at_most_twenty_tries(refusals: int) -> None:
             done.append("update")
             if done.count("update") <= refusals:
                 raise iceberg.CommitFailedException("another was faster")
-            known.append(NestedField(2, "more", StringType(), required=False))
+            fields.append(NestedField(2, "more", StringType(), required=False))
 
-        def union_by_name(self, wanted: Any) -> None:
-            assert wanted is more
+        def union_by_name(self, other: Any) -> None:
+            assert other is more
 
-    known = [NestedField(1, "old", StringType(), required=False)]
+    fields = [NestedField(1, "old", StringType(), required=False)]
     table = SimpleNamespace(
         name=lambda: ("a", "b"),
-        schema=lambda: Schema(*known),
+        schema=lambda: Schema(*fields),
         refresh=lambda: done.append("refresh"),
         update_schema=Update,
     )
@@ -241,7 +241,7 @@ NEWEST = {"barnabas.ledger-snapshot": "50", "barnabas.ledger-sequence": "50"}
 def test_newest_snapshot_with_an_entry_names_the_ledger(
     snapshots: list[Any], version: int, lineage: iceberg.Lineage, is_own: bool
 ) -> None:
-    by_number = {one.snapshot_id: one for one in snapshots}
+    by_number = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
     table = SimpleNamespace(
         current_snapshot=lambda: snapshots[-1] if snapshots else None,
         snapshot_by_id=by_number.get,

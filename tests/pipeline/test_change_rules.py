@@ -61,20 +61,20 @@ def events(form: Form, *rows: dict[str, Any], topic_id: str = "id") -> Any:
     """Events as they are read; each is at the next offset, in partition 2, unless it says otherwise."""
     base = {"_topic_id": topic_id, "_topic_partition": 2, "_timestamp": at(0)}
     return pa.Table.from_pylist(
-        [{**base, "_offset": 100 + n, **one} for n, one in enumerate(rows)], form.read
+        [{**base, "_offset": 100 + n, **row} for n, row in enumerate(rows)], form.read
     )
 
 
 def made(form: Form, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """The changes of events by offset, and how many are lost; each is in the bucket of its key."""
-    found, lost = [], 0
-    for bucket, one in changes.changes(form, events(form, *rows)):
+    rows_, lost = [], 0
+    for bucket, table in changes.changes(form, events(form, *rows)):
         if bucket == NO_BUCKET:
-            lost += one["lost"][0].as_py()
+            lost += table["lost"][0].as_py()
             continue
-        assert set(buckets_of(form, one).tolist()) == {bucket}
-        found += one.to_pylist()
-    return sorted(found, key=lambda one: (one["_offset"], one["_deleted"])), lost
+        assert set(buckets_of(form, table).tolist()) == {bucket}
+        rows_ += table.to_pylist()
+    return sorted(rows_, key=lambda row: (row["_offset"], row["_deleted"])), lost
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_events_are_selected_by_incarnation_and_range(
 def test_plain_event_is_a_row_a_deletion_or_lost() -> None:
     form = Form(Shape((), PLAIN, 5), PAIRS)
     key = {"_key_fields": {"value": "k"}}
-    found, lost = made(
+    rows, lost = made(
         form,
         {**key, "n": 1, "text": "a", "_extra": '{"more":1}', "_timestamp": at(7)},
         {**key, "_extra": TOMBSTONE},
@@ -115,7 +115,7 @@ def test_plain_event_is_a_row_a_deletion_or_lost() -> None:
         {"_key_fields": {"value": "z"}, "text": "b"},
     )
     assert lost == 2
-    assert found == [
+    assert rows == [
         {"_key": "k", "n": 1, "text": "a", "_extra": '{"more":1}', "_topic_partition": 2, "_offset": 100,
          "_changed_at": at(7), "_deleted": False},
         {"_key": "k", "n": None, "text": None, "_extra": None, "_topic_partition": 2, "_offset": 101,
@@ -128,7 +128,7 @@ def test_plain_event_is_a_row_a_deletion_or_lost() -> None:
 def test_an_envelope_is_what_its_operation_says() -> None:
     form = Form(Shape(("id",), DEBEZIUM, 7), CHANGES)
     row, other = {"id": 1, "n": 5, "text": "a"}, {"id": 2, "n": 6, "text": "b"}
-    found, lost = made(
+    rows, lost = made(
         form,
         {"op": "c", "after": row, "source": {"lsn": 77}},
         {"op": "r", "after": other},
@@ -144,7 +144,7 @@ def test_an_envelope_is_what_its_operation_says() -> None:
         {"after": row},
         {"op": "d"},
     )
-    assert [(one["_offset"], one["id"], one["n"], one["_deleted"]) for one in found] == [
+    assert [(change["_offset"], change["id"], change["n"], change["_deleted"]) for change in rows] == [
         (100, 1, 5, False),
         (101, 2, 6, False),
         (102, 1, 5, False),
@@ -154,7 +154,7 @@ def test_an_envelope_is_what_its_operation_says() -> None:
         (105, 1, 5, True),
     ]
     assert lost == 4, "x, an insert of nothing, one without an operation, a delete of nobody knows which row"
-    assert [one["_source_lsn"] for one in found] == [77, *[None] * 6]
+    assert [change["_source_lsn"] for change in rows] == [77, *[None] * 6]
 
 
 def test_tombstone_deletes_by_the_record_key() -> None:
@@ -163,7 +163,7 @@ def test_tombstone_deletes_by_the_record_key() -> None:
     def key(number: int | None, shop: str | None = "s") -> dict[str, Any]:
         return {"_key_fields": {"id": number, "shop": shop}}
 
-    found, lost = made(
+    rows, lost = made(
         form,
         {**key(5), "op": "c", "after": {"id": 6, "n": 1}},
         {**key(7), "op": "d", "before": {"id": 8}},
@@ -171,23 +171,23 @@ def test_tombstone_deletes_by_the_record_key() -> None:
         {**key(9, None), "_extra": TOMBSTONE},
         {**key(None), "op": "u", "before": {"id": 1}, "after": {"id": 2}},
     )
-    assert [(one["_offset"], one["id"], one["shop"], one["_deleted"]) for one in found] == [
+    assert [(change["_offset"], change["id"], change["shop"], change["_deleted"]) for change in rows] == [
         (100, 5, "s", False),
         (101, 7, "s", True),
         (102, 9, "s", True),
     ]
     assert lost == 2
-    assert all(0 <= one["_bucket"] < 7 for one in found)
+    assert all(0 <= change["_bucket"] < 7 for change in rows)
 
 
 def test_key_fields_of_one_type_are_not_confused() -> None:
     form = Form(BY_RECORD_KEY, replace(PAIRS, key=(Field("a", "long"), Field("b", "long"))))
-    given = [
+    events_ = [
         {"_key_fields": {"a": a, "b": b}, "n": n}
         for n, (a, b) in enumerate([(1, 2), (2, 1), (None, 3), (3, None)])
     ]
-    found, lost = made(form, *given)
-    assert [(one["a"], one["b"], one["n"]) for one in found] == [(1, 2, 0), (2, 1, 1)]
+    rows, lost = made(form, *events_)
+    assert [(change["a"], change["b"], change["n"]) for change in rows] == [(1, 2, 0), (2, 1, 1)]
     assert lost == 2
 
 
@@ -195,8 +195,8 @@ def test_key_fields_of_one_type_are_not_confused() -> None:
 def test_an_envelope_by_the_key_of_the_record_needs_no_before(before: tuple[Field, ...]) -> None:
     form = Form(Shape((), DEBEZIUM, 7), schema_of(OP, AFTER, *before, key=(Field("id", "long"),))).checked()
     key = {"_key_fields": {"id": 5}}
-    found, lost = made(form, {**key, "op": "u", "after": {"id": 6, "n": 1}}, {**key, "op": "d"})
-    assert [(one["_offset"], one["id"], one["n"], one["_deleted"]) for one in found] == [
+    rows, lost = made(form, {**key, "op": "u", "after": {"id": 6, "n": 1}}, {**key, "op": "d"})
+    assert [(change["_offset"], change["id"], change["n"], change["_deleted"]) for change in rows] == [
         (100, 5, 1, False),
         (101, 5, None, True),
     ]
@@ -210,10 +210,10 @@ def test_row_with_an_untold_earlier_key_keeps_its_key(names: tuple[str, ...]) ->
     after = Field("after", Record((Field("id", "long"), Field("shop", "string"))))
     form = Form(Shape(names, DEBEZIUM, 7), schema_of(OP, before, after)).checked()
     row = {"id": 6, "shop": "s"}
-    found, lost = made(
+    rows, lost = made(
         form, {"op": "u", "before": {"shop": "t"}, "after": row}, {"op": "d", "before": {"shop": "s"}}
     )
-    assert [(one["_offset"], one["id"], one["shop"], one["_deleted"]) for one in found] == [
+    assert [(change["_offset"], change["id"], change["shop"], change["_deleted"]) for change in rows] == [
         (100, 6, "s", False)
     ]
     assert lost == 1

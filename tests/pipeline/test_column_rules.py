@@ -30,7 +30,7 @@ I, L, S, F, D = IntegerType(), LongType(), StringType(), FloatType(), DoubleType
 
 def test_columns_of_a_file_have_the_ids_and_widths_of_the_table() -> None:
     point = pa.struct([pa.field("x", pa.int8()), pa.field("at", pa.timestamp("ns", "UTC"))])
-    given = pa.schema(
+    schema = pa.schema(
         [
             pa.field("small", pa.int16()),
             pa.field("int", pa.int32()),
@@ -48,30 +48,30 @@ def test_columns_of_a_file_have_the_ids_and_widths_of_the_table() -> None:
             pa.field("half", pa.float32()),
             pa.field("by_name", pa.map_(pa.string(), twin)),
             *(
-                given.field(n).with_type({0: pa.int32(), 4: pa.timestamp("us")}.get(n, given.field(n).type))
+                schema.field(n).with_type({0: pa.int32(), 4: pa.timestamp("us")}.get(n, schema.field(n).type))
                 for n in range(5)
             ),
             pa.field("points", pa.list_(twin)),
         ]
     )
     table = assign_fresh_schema_ids(schema_without_ids(as_table))
-    found = numbered(given, table)
-    assert found.names == given.names
-    for field in found:
+    new = numbered(schema, table)
+    assert new.names == schema.names
+    for field in new:
         assert int(field.metadata[ID]) == table.find_field(field.name).field_id
-    assert [found.field(n).type for n in ("small", "int", "long", "float", "local", "half")] == [
+    assert [new.field(n).type for n in ("small", "int", "long", "float", "local", "half")] == [
         pa.int32(), pa.int32(), pa.int64(), pa.float32(), pa.timestamp("us"), pa.float16(),
     ]  # fmt: skip
-    assert [one.nullable for one in found] == [True, True, False, *[True] * 5]
+    assert [field.nullable for field in new] == [True, True, False, *[True] * 5]
     for name, way in (("points", "points.element"), ("by_name", "by_name.value")):
-        kind = found.field(name).type
+        kind = new.field(name).type
         inner = kind.value_field if name == "points" else kind.item_field
         assert int(inner.metadata[ID]) == table.find_field(way).field_id
         assert inner.type == twin
-        assert [int(one.metadata[ID]) for one in inner.type] == [
-            table.find_field(f"{way}.{one}").field_id for one in ("x", "at")
+        assert [int(part.metadata[ID]) for part in inner.type] == [
+            table.find_field(f"{way}.{name_}").field_id for name_ in ("x", "at")
         ]
-    assert int(found.field("by_name").type.key_field.metadata[ID]) == table.find_field("by_name.key").field_id
+    assert int(new.field("by_name").type.key_field.metadata[ID]) == table.find_field("by_name.key").field_id
     with pytest.raises(KeyError):
         numbered(pa.schema([pa.field("other", pa.int32())]), table)
 
@@ -101,8 +101,8 @@ EVENTS = EventSchema(
     ],
 )
 def test_a_table_is_partitioned_as_it_is_said(text: str, expected: list[tuple[str, str, str | None]]) -> None:
-    found = [(column, str(kind), name) for column, kind, name in table_schema.partition_fields(text, EVENTS)]
-    assert found == expected
+    fields = [(column, str(kind), name) for column, kind, name in table_schema.partition_fields(text, EVENTS)]
+    assert fields == expected
 
 
 def test_default_partitioning_is_the_hour_of_the_event() -> None:

@@ -1,4 +1,4 @@
-"""A load's one commit without Spark: which ranges it covers, what it counts, what it refuses, and who else was faster."""
+"""A load's one commit without Spark: which ranges it covers, what it counts, what it refuses, and another, faster run."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def options(root: Path, **more: Any) -> LoadOptions:
 
 
 def result(partition: int, start: int, end: int, *, name: str = "", **counts: int) -> TaskResult:
-    made = TaskResult(OffsetRange(partition, start, end))
+    result_ = TaskResult(OffsetRange(partition, start, end))
     for count, value in (counts or {"loaded": end - start}).items():
-        setattr(made, count, value)
-    made.digest = 1 << (start % 60)
+        setattr(result_, count, value)
+    result_.digest = 1 << (start % 60)
     if name:
         hours = [hour_number("2026-11-20T07")]
-        made.files = [DataFile(f"data/{name}", 1, 1, "f", "topic-id", partition, hours, iceberg=ICEBERG)]
-        made.dead_files = [DataFile(f"dead/{name}", 1, 1, "f", "topic-id", partition, reasons={"json": 2})]
-    return made
+        result_.files = [DataFile(f"data/{name}", 1, 1, "f", "topic-id", partition, hours, iceberg=ICEBERG)]
+        result_.dead_files = [DataFile(f"dead/{name}", 1, 1, "f", "topic-id", partition, reasons={"json": 2})]
+    return result_
 
 
 def bounds_of(*ends: int, start: int = 0) -> dict[int, Bounds]:
@@ -91,7 +91,7 @@ def test_entry_sums_the_tasks_of_each_partition(tmp_path: Path) -> None:
 )
 def test_tasks_that_do_not_cover_the_range_are_a_defect(tmp_path: Path, ranges: Any) -> None:
     with pytest.raises(AssertionError):
-        fill(empty(tmp_path), [OffsetRange(0, 0, 21)], [result(*one) for one in ranges], bounds_of(21, 21))
+        fill(empty(tmp_path), [OffsetRange(0, 0, 21)], [result(*span) for span in ranges], bounds_of(21, 21))
 
 
 def test_an_entry_follows_the_state_of_its_table(
@@ -117,8 +117,8 @@ def test_an_entry_follows_the_state_of_its_table(
 def commit(root: Path, results: list[TaskResult], *ranges: OffsetRange, **more: Any) -> list[LoadTask]:
     meanwhile = more.pop("meanwhile", lambda: None)
     loading = options(root, target_file_bytes=77, **more)
-    wanted = [one.offset_range for one in results]
-    plan = Plan(Table(root), IDENTITY, bounds_of(*[100] * 3), [*ranges], wanted, loading)
+    ranges_ = [result.offset_range for result in results]
+    plan = Plan(Table(root), IDENTITY, bounds_of(*[100] * 3), [*ranges], ranges_, loading)
     tasks = plan.prepare()
     meanwhile()
     plan.commit(results)
@@ -128,7 +128,7 @@ def commit(root: Path, results: list[TaskResult], *ranges: OffsetRange, **more: 
 def test_a_load_is_committed_with_its_tasks(tmp_path: Path) -> None:
     results = [result(0, 0, 10, name="a"), result(0, 10, 20, name="b")]
     asked = commit(tmp_path, results, OffsetRange(0, 0, 20))
-    assert [task.offset_range for task in asked] == [one.offset_range for one in results]
+    assert [task.offset_range for task in asked] == [result.offset_range for result in results]
     assert {(task.topic_id, task.target_file_bytes) for task in asked} == {("topic-id", 77)}
     assert {task.layout.open()[0].location for task in asked} == {location_of(tmp_path)}
     table = Table(tmp_path)
@@ -175,8 +175,8 @@ def test_a_load_that_another_has_overtaken_is_not_committed(tmp_path: Path) -> N
 )
 def test_load_begins_at_the_last_end_or_the_given_start(loaded: Any, starts: Any, expected: Any) -> None:
     state = State(ends=loaded)
-    found = pending(state, starts, {1: 30, 0: 20}, bounds_of(99, 99, start=3))
-    assert found == [OffsetRange(*one) for one in expected]
+    ranges = pending(state, starts, {1: 30, 0: 20}, bounds_of(99, 99, start=3))
+    assert ranges == [OffsetRange(*span) for span in expected]
 
 
 def state_of(ends: dict[int, int], marks: dict[int, int] | None = None) -> State:
@@ -202,13 +202,13 @@ def state_of(ends: dict[int, int], marks: dict[int, int] | None = None) -> State
 def test_what_can_never_be_loaded_is_named_to_the_offset(
     bounds: Any, missing: Any, cause: str, can_go_on: bool
 ) -> None:
-    given = {partition: Bounds(start, mark, mark, 0) for partition, (start, mark) in bounds.items()}
-    loss = find_loss(state_of({0: 10}), IDENTITY, given)
+    bounds_ = {partition: Bounds(start, mark, mark, 0) for partition, (start, mark) in bounds.items()}
+    loss = find_loss(state_of({0: 10}), IDENTITY, bounds_)
     if missing is None:
         assert loss is None
         return
     assert loss is not None
-    assert [tuple(one) for one in loss.missing] == missing
+    assert [tuple(span) for span in loss.missing] == missing
     assert cause in loss.cause
     assert loss.can_go_on is can_go_on
 
@@ -226,7 +226,7 @@ def test_recreated_topic_loses_all_known_offsets(other: TopicIdentity, what: str
     loss = find_loss(state, other, bounds_of(99, 99, 99))
     assert loss is not None
     assert loss.cause.startswith(what)
-    assert [tuple(one) for one in loss.missing] == [(0, 10, 15)]
+    assert [tuple(span) for span in loss.missing] == [(0, 10, 15)]
     assert loss.can_go_on
 
 
@@ -271,7 +271,7 @@ def test_deleted_topic_is_a_loss_and_an_unknown_one_usage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "why"),
     [
         ([], "give --topic, --topic-pattern, or --topics"),
         (["--topic-pattern", "a("], "neither a name nor a regular expression"),
@@ -289,11 +289,11 @@ def test_deleted_topic_is_a_loss_and_an_unknown_one_usage() -> None:
     ids=str,
 )
 def test_wrong_choice_of_topics_fails_before_writing(
-    tmp_path: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, more: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = tmp_path / "lake"
     assert cli.main(["load", *more, "--bootstrap", "127.0.0.1:1", "--lake", str(lake)]) == 4
-    assert said in capsys.readouterr().err
+    assert why in capsys.readouterr().err
     assert not [*lake.rglob("*.parquet"), *lake.rglob("*.json")]
 
 
@@ -327,7 +327,7 @@ def test_a_lake_without_a_catalog_is_a_wrong_option(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "said"),
+    ("text", "kind", "why"),
     [
         (
             "x\n barnabas_pipeline.errors.DataLossError: gone; missing: partition 0: [3, 7), partition 1: [5, ?)\n",
@@ -353,12 +353,12 @@ def test_a_lake_without_a_catalog_is_a_wrong_option(capsys: pytest.CaptureFixtur
         ("Job aborted due to stage failure", load_job.IncompleteError, "Job aborted"),
     ],
 )
-def test_what_a_task_raised_comes_out(text: str, kind: type[Exception], said: str) -> None:
-    found = unwrap(RuntimeError(text))
-    assert type(found) is kind
-    assert said in str(found)
-    if isinstance(found, DataLossError):
-        assert [tuple(one) for one in found.missing] == [(0, 3, 7), (1, 5, None)]
+def test_what_a_task_raised_comes_out(text: str, kind: type[Exception], why: str) -> None:
+    error = unwrap(RuntimeError(text))
+    assert type(error) is kind
+    assert why in str(error)
+    if isinstance(error, DataLossError):
+        assert [tuple(span) for span in error.missing] == [(0, 3, 7), (1, 5, None)]
 
 
 @pytest.mark.parametrize("text", ["something else", "AssertionError\nJob aborted", ""])

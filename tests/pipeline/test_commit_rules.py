@@ -31,7 +31,7 @@ from .tables import (
 class Begun:
     """A table with ten rows, and an entry with seven more that is to be committed to a catalog that fails first.
 
-    `waits`: the seconds that were waited; nobody really waits.
+    `waits`: the seconds that were waited; no time really passes.
     """
 
     def __init__(self, place: Place, *errors: Callable[[], BaseException]) -> None:
@@ -113,14 +113,14 @@ def test_files_of_another_partitioning_are_written_again(place: Place) -> None:
     load(place, 5)
     waits: list[float] = []
     table = Table(place, sleep=waits.append)
-    made = staged(table, 25)
-    assert len(made.add) > 1
+    entry = staged(table, 25)
+    assert len(entry.add) > 1
     with stock(place).update_spec() as spec:
         spec.add_identity("member")
     table.refresh()
-    made.add[0].iceberg["spec_id"] = stock(place).metadata.default_spec_id
+    entry.add[0].iceberg["spec_id"] = stock(place).metadata.default_spec_id
     with pytest.raises(ConflictError) as raised:
-        table.commit(made)
+        table.commit(entry)
     assert str(raised.value) == f"{place.location} is partitioned in another way now: run again"
     assert (scan(place), waits) == (list(range(5)), [])
     load(place, 7)
@@ -145,16 +145,16 @@ def test_existing_version_conflicts_before_anything_is_written(place: Place, ver
     for _ in range(2):
         load(place, 5)
     table = Table(place)
-    made = entry_of(table, "load")
-    made.version = version
+    entry = entry_of(table, "load")
+    entry.version = version
     before = stock(place).metadata_location
     with pytest.raises(
         ConflictError, match=rf"^version {version} of file://.* was committed by another writer$"
     ):
-        table.commit(made)
+        table.commit(entry)
     assert len(entries_of(place)) == 2
     assert stock(place).metadata_location == before
-    made.version = 4
+    entry.version = 4
     with pytest.raises(BrokenLakeError, match="entry 4 does not follow 2"):
-        table.commit(made)
+        table.commit(entry)
     assert len(entries_of(place)) == 2

@@ -1,4 +1,4 @@
-"""Puts on condition: what is asked of S3, GCS and Azure, as whom, and what their answers mean."""
+"""Puts on condition: what is asked of S3, GCS and Azure, as which user, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def test_put_is_conditional_in_each_store(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         set_environment(**{name: "other"})
     places = {"URL": recorder.url, "HOST": recorder.url.removeprefix("http://")}
-    given = {name: places.get(value, value) for name, value in properties.items()}
-    assert create(location, b"1", given, "r")
-    assert not create(location, b"2", given, "r")
+    options = {name: places.get(value, value) for name, value in properties.items()}
+    assert create(location, b"1", options, "r")
+    assert not create(location, b"2", options, "r")
     assert recorder.objects == {path: b"1"}
     for headers in recorder.asked:
         assert headers[condition[0]] == condition[1]
@@ -121,7 +121,7 @@ def test_s3_keys_are_found_by_boto3_or_the_environment(
     set_environment(AWS_ACCESS_KEY_ID="e")
     set_environment(AWS_SECRET_ACCESS_KEY="s")
     assert create("s3://b/2", b"", {"s3.endpoint": recorder.url}, "r")
-    asked = [one["authorization"].partition("Credential=")[2][:2] for one in recorder.asked]
+    asked = [request["authorization"].partition("Credential=")[2][:2] for request in recorder.asked]
     assert asked == ["p/", "e/"]
 
 

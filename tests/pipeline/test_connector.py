@@ -42,7 +42,7 @@ def new_topic(stream: Stream, name: str) -> str:
 def test_it_reads_a_topic_in_a_batch_with_headers_and_timestamps(spark: Any, stream: Stream) -> None:
     rows = reader(spark, stream, "votes", includeHeaders="true", minPartitions=6).collect()
     assert keys(rows) == sent(stream, "votes")
-    assert {(one.key, bytes(one.value)) for row in rows for one in row.headers} == {("kind", b"votes")}
+    assert {(pair.key, bytes(pair.value)) for row in rows for pair in row.headers} == {("kind", b"votes")}
     assert sorted(round(row.timestamp.timestamp() * 1000) for row in rows) == sorted(
         event.delivered for event in stream.of("votes")
     )
@@ -68,12 +68,12 @@ def test_it_finds_offsets_by_timestamp(spark: Any, stream: Stream) -> None:
     frame = reader(spark, stream, "votes", startingTimestamp=middle, **strategy)
     consumer = Consumer({"bootstrap.servers": stream.bootstrap, "group.id": "connector"})
     asked = [TopicPartition("votes", partition, middle) for partition in range(3)]
-    expected = {one.partition: one.offset for one in consumer.offsets_for_times(asked, timeout=10)}
+    expected = {place.partition: place.offset for place in consumer.offsets_for_times(asked, timeout=10)}
     consumer.close()
-    found = {row["partition"]: row["start"] for row in frame.groupBy("partition").agg({"offset": "min"}).toDF(
+    begins = {row["partition"]: row["start"] for row in frame.groupBy("partition").agg({"offset": "min"}).toDF(
         "partition", "start"
     ).collect()}  # fmt: skip
-    assert found == expected
+    assert begins == expected
 
 
 def test_it_streams_with_a_limit_and_goes_on_from_its_checkpoint(
@@ -101,7 +101,7 @@ def test_it_streams_with_a_limit_and_goes_on_from_its_checkpoint(
 
     write(0, 300)
     first = run()
-    sizes = [one["numInputRows"] for one in first.recentProgress]
+    sizes = [progress["numInputRows"] for progress in first.recentProgress]
     assert sum(sizes) == 300
     assert max(sizes) <= 101, "its shares are rounded by partition"
     write(300, 500)
@@ -119,7 +119,7 @@ def test_it_writes_in_a_batch_and_as_a_stream(spark: Any, stream: Stream, tmp_pa
     ).save()
     copied = reader(spark, stream, batch, includeHeaders="true").collect()
     assert keys(copied) == sent(stream, "logins")
-    assert {one.key for row in copied for one in row.headers} == {"kind"}
+    assert {pair.key for row in copied for pair in row.headers} == {"kind"}
     query = (
         reader(spark, stream, batch, streaming=True)
         .select("key", "value")

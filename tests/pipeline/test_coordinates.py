@@ -26,12 +26,12 @@ from .tables import load, local_place
 TOPICS = ("id", "another")
 ROW = tuple[str, int, int]
 """The incarnation, the partition and the offset of a row."""
-IDENTITY = pa.schema([one for one in COORDINATES if one.name in ("_topic_id", "_topic_partition", "_offset")])
+IDENTITY = pa.schema([f for f in COORDINATES if f.name in ("_topic_id", "_topic_partition", "_offset")])
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """A table, whose files the tests write by hand."""
+    """A table of files that the tests write by hand."""
     place = local_place(tmp_path)
     load(place, 1)
     return Table(place)
@@ -40,11 +40,11 @@ def table(tmp_path: Path) -> Table:
 def file_of(path: Path, rows: list[ROW], **more: Any) -> DataFile:
     """Write a file as a load or a compaction does, and say of it what the ledger would."""
     columns = dict(zip(IDENTITY.names, zip(*rows, strict=True), strict=True)) if rows else {}
-    given = pa.table(
+    table_ = pa.table(
         {name: pa.array(columns.get(name, ()), IDENTITY.field(name).type) for name in IDENTITY.names}
     )
     pq.write_table(
-        given.rename_columns({"_topic_partition": more.pop("partition_name", "_topic_partition")}),
+        table_.rename_columns({"_topic_partition": more.pop("partition_name", "_topic_partition")}),
         path,
         **more,
     )
@@ -52,14 +52,14 @@ def file_of(path: Path, rows: list[ROW], **more: Any) -> DataFile:
     return DataFile(location, len(rows), *sha256_of(open_io({}, location), location), "id")
 
 
-def expected(files: list[tuple[list[ROW], Seen]], wanted: OffsetRange) -> list[int]:
+def expected(files: list[tuple[list[ROW], Seen]], asked: OffsetRange) -> list[int]:
     """The offsets by a plain look at all rows. Of a file of ours the topic is that of its entry."""
     return sorted(
         offset
         for rows, seen in files
         for topic, partition, offset in rows
-        if partition == wanted.partition
-        and wanted.start <= offset < wanted.end
+        if partition == asked.partition
+        and asked.start <= offset < asked.end
         and (seen.is_ours or topic == "id")
     )
 
@@ -92,9 +92,9 @@ def test_offsets_are_those_of_a_plain_look_at_all_rows(table: Table, tmp_path: P
             (10, 10),
             *(sorted(draw.sample(range(31), 2)) for _ in range(12)),
         ]:
-            wanted = OffsetRange(partition, start, end)
-            found = row_offsets(table.layout, [seen for _, seen in files], wanted, "id")
-            assert found.tolist() == expected(files, wanted), wanted
+            asked = OffsetRange(partition, start, end)
+            offsets = row_offsets(table.layout, [seen for _, seen in files], asked, "id")
+            assert offsets.tolist() == expected(files, asked), asked
 
 
 def test_rows_that_another_engine_has_deleted_are_not_there(table: Table, tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_rows_that_another_engine_has_deleted_are_not_there(table: Table, tmp_pa
     piece = Piece(entry.path, size=entry.size, rows=10, deletes=((f"file://{deletes}", "PARQUET"),))
     seen = Seen(entry, piece)
     assert not seen.is_ours
-    wanted = OffsetRange(0, 0, 8)
-    assert row_offsets(table.layout, [seen], wanted, "id").tolist() == [1, 2, 3, 4, 5, 6]
+    asked = OffsetRange(0, 0, 8)
+    assert row_offsets(table.layout, [seen], asked, "id").tolist() == [1, 2, 3, 4, 5, 6]
     assert check_file(table.layout, seen, "id") == (entry.path, "", 8, False)
     assert check_file(table.layout, seen, "another") == (entry.path, "", 0, False)
 
@@ -137,8 +137,8 @@ def test_what_cannot_be_read_has_no_rows_and_says_so(table: Table, tmp_path: Pat
         assert check_file(table.layout, seen, "id") == (
             seen.path, f"{seen.path} {problem}" if problem else "", count, is_ours,
         )  # fmt: skip
-        found = row_offsets(table.layout, [seen], OffsetRange(0, 0, 4), "id")
-        assert found.tolist() == ([0, 1, 2, 3] if count > 0 else [])
+        offsets = row_offsets(table.layout, [seen], OffsetRange(0, 0, 4), "id")
+        assert offsets.tolist() == ([0, 1, 2, 3] if count > 0 else [])
 
 
 @pytest.mark.parametrize("run", range(3))
@@ -148,20 +148,20 @@ def test_dead_letters_stand_for_the_offsets_of_their_spans(table: Table, tmp_pat
     files = []
     for n in range(3):
         mine = [(draw.randrange(2), low, low + draw.choice([1, 1, 4])) for low in draw.sample(range(40), 9)]
-        rows = [dict(zip(("partition", "offset", "end_offset"), one, strict=True)) for one in mine]
+        rows = [dict(zip(("partition", "offset", "end_offset"), row, strict=True)) for row in mine]
         path = tmp_path / f"dead{n}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, DEAD_SCHEMA), path, row_group_size=4)
         letters += mine
         files.append(Seen(DataFile(f"file://{path}", 9, 0, "", "id")))
     for start, end in [(0, 40), *(sorted(draw.sample(range(41), 2)) for _ in range(10))]:
-        chosen = [one for one in letters if one[0] == 1 and start <= one[1] < end]
+        chosen = [row for row in letters if row[0] == 1 and start <= row[1] < end]
         count, offsets = dead_offsets(table.layout, files, OffsetRange(1, start, end))
         assert count == len(chosen)
         assert offsets.tolist() == sorted(at for _, low, high in chosen for at in range(low, high))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "groups", "is_sure"),
+    ("asked", "groups", "is_sure"),
     [
         (OffsetRange(0, 0, 100), [0, 1, 2], False),
         (OffsetRange(0, 0, 15), [0, 1], True),
@@ -176,32 +176,32 @@ def test_dead_letters_stand_for_the_offsets_of_their_spans(table: Table, tmp_pat
     ],
 )
 def test_only_row_groups_that_may_have_the_offsets_are_read(
-    tmp_path: Path, wanted: OffsetRange, groups: list[int], is_sure: bool
+    tmp_path: Path, asked: OffsetRange, groups: list[int], is_sure: bool
 ) -> None:
     """And the partitions are looked at where one of those parts may have others."""
     rows: list[ROW] = [("id", 0, n) for n in (*range(5), *range(10, 15))]
     rows += [("id", partition, n) for n, partition in zip(range(20, 25), (0, 1, 3, 1, 0), strict=True)]
     file_of(tmp_path / "a", rows, row_group_size=5)
     metadata = pq.read_metadata(tmp_path / "a")
-    assert coordinates.choose(metadata, wanted, "_topic_partition", "_offset") == (groups, is_sure)
+    assert coordinates.choose(metadata, asked, "_topic_partition", "_offset") == (groups, is_sure)
     file_of(tmp_path / "b", rows, row_group_size=5, write_statistics=False)
     metadata = pq.read_metadata(tmp_path / "b")
-    assert coordinates.choose(metadata, wanted, "_topic_partition", "_offset") == ([0, 1, 2], False)
+    assert coordinates.choose(metadata, asked, "_topic_partition", "_offset") == ([0, 1, 2], False)
 
 
 # --- which files are read ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [(-1, -1, -1), (-1, 10, 20), (0, -1, -1), (0, 10, 20), (1, 10, 20)])
-def test_a_file_may_have_what_nothing_says_it_has_not(said: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("bounds", [(-1, -1, -1), (-1, 10, 20), (0, -1, -1), (0, 10, 20), (1, 10, 20)])
+def test_a_file_may_have_what_nothing_says_it_has_not(bounds: tuple[int, int, int]) -> None:
     """An entry and a snapshot say the same things of a file in two ways; -1 and "" say nothing."""
-    partition, low, high = said
+    partition, low, high = bounds
     entry = DataFile("e", 1, 1, "", "id", partition, offset_min=low, offset_max=high)
     piece = Piece("p", bounds=FileBounds("id", partition, low, high))
     ends = range(low, high + 1) if high >= 0 else range(30)
     for start in range(30):
         for end in range(start + 1, 31):
-            expected = partition in (0, -1) and (high < 0 or any(one in ends for one in range(start, end)))
+            expected = partition in (0, -1) and (high < 0 or any(at in ends for at in range(start, end)))
             for seen in (Seen(entry, piece), Seen(entry), Seen(None, piece)):
                 assert seen.may_have(0, start, end) is expected
     assert (Seen(entry, piece).path, Seen(entry).path, Seen(None, piece).path, Seen(None).path) == (

@@ -47,7 +47,7 @@ class DiedError(Exception):
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(
-    ("schema", "shape", "made"),
+    ("schema", "shape", "events_of"),
     [(PAIRS, BY_RECORD_KEY, pairs), (CHANGES, BY_ID, envelopes)],
     ids=["plain", "debezium"],
 )
@@ -58,12 +58,12 @@ def test_rows_are_those_of_a_dict_wherever_a_run_dies(
     seed: int,
     schema: Any,
     shape: Shape,
-    made: Any,
+    events_of: Any,
     count: int,
 ) -> None:
     """Keys are in all partitions at random, and times go back; each run may die at any step, and the next goes on."""
     rng = random.Random(f"{seed} {count} {schema.name}")
-    source = topic(tmp_path, schema, *(made(rng, 60, 8, skew=True) for _ in range(count)))
+    source = topic(tmp_path, schema, *(events_of(rng, 60, 8, skew=True) for _ in range(count)))
     ends = dict.fromkeys(range(count), 0)
     died = []
     while any(ends[n] < len(source.partitions[n]) for n in ends):
@@ -81,18 +81,18 @@ def test_rows_are_those_of_a_dict_wherever_a_run_dies(
                 current(source, shape).round()
             except DiedError:
                 died.append(point)
-        found = current(source, shape)
-        found.round()
-        assert rows_of(found) == truth(one[: ends[n]] for n, one in enumerate(source.partitions)), (
+        job = current(source, shape)
+        job.round()
+        assert rows_of(job) == truth(events[: ends[n]] for n, events in enumerate(source.partitions)), (
             f"seed {seed}"
         )
         assert not current(source, None).round().has_done, "there is nothing more to apply"
-    assert found.check().differences == 0
-    assert found.table.applied.ends == ends
-    assert found.table.applied.version <= found.events.state().version
+    assert job.check().differences == 0
+    assert job.table.applied.ends == ends
+    assert job.table.applied.version <= job.events.state().version
     again = current(source, None, rebuild=True)
     again.round()
-    assert rows_of(again) == rows_of(found)
+    assert rows_of(again) == rows_of(job)
     assert again.check().differences == 0
 
 
@@ -102,12 +102,12 @@ def test_tasks_of_some_files_give_the_same_rows(tmp_path: Path, count: int) -> N
     source = topic(tmp_path, CHANGES, *(envelopes(rng, 120, 20, skew=True) for _ in range(count)))
     for part in (50, 90, 120):
         source.load(dict.fromkeys(range(count), part))
-        found = current(source, BY_ID, spark=Here, in_process_rows_max=0)
-        found.round()
-        assert rows_of(found) == truth(one[:part] for one in source.partitions)
-        assert found.check().differences == current(source, None).check().differences == 0
+        job = current(source, BY_ID, spark=Here, in_process_rows_max=0)
+        job.round()
+        assert rows_of(job) == truth(events[:part] for events in source.partitions)
+        assert job.check().differences == current(source, None).check().differences == 0
     assert (
-        current(source, None, spark=Here, in_process_rows_max=240 + found.table.rows - 1).check().differences
+        current(source, None, spark=Here, in_process_rows_max=240 + job.table.rows - 1).check().differences
         == 0
     )
     failing = current(source, None, rebuild=True, spark=lambda: Here(_fail), in_process_rows_max=0)
@@ -127,9 +127,9 @@ def test_undecoded_record_key_identifies_rows_by_its_bytes(tmp_path: Path) -> No
         tmp_path, replace(PAIRS, key=()), [Event({"n": 1}, "a"), Event({"n": 2}, "b"), Event(None, "a")]
     )
     source.load()
-    found = current(source)
-    found.round()
-    assert rows_of(found, "n") == {b"b": (2,)}
+    job = current(source)
+    job.round()
+    assert rows_of(job, "n") == {b"b": (2,)}
 
 
 KEYS = (
@@ -144,7 +144,7 @@ KEYS = (
 
 
 @pytest.mark.parametrize(
-    "names", [*((one.name,) for one in KEYS), tuple(one.name for one in KEYS), ("name", "number")]
+    "names", [*((key.name,) for key in KEYS), tuple(key.name for key in KEYS), ("name", "number")]
 )
 def test_keys_are_of_any_plain_type_and_of_several_fields(tmp_path: Path, names: tuple[str, ...]) -> None:
     def event(n: int, value: int) -> Event:
@@ -157,21 +157,21 @@ def test_keys_are_of_any_plain_type_and_of_several_fields(tmp_path: Path, names:
     shape = Shape(names, "none", 4)
     current(source, shape).round()
     source.load()
-    found = current(source, shape)
-    found.round()
-    table = catalog(found.events.place).load_table(found.table.place.name)
+    job = current(source, shape)
+    job.round()
+    table = catalog(job.events.place).load_table(job.table.place.name)
     rows = table.scan().to_arrow()
     assert sorted(rows["value"].to_pylist()) == [*range(30, 50)]
-    assert found.check().differences == 0
-    assert len(found.table.files()) > 1, "they are in several buckets"
+    assert job.check().differences == 0
+    assert len(job.table.files()) > 1, "they are in several buckets"
     for name in names:
         for row in range(20):
-            one = table.scan(EqualTo(name, rows[name][row].as_py()))
-            assert one.to_arrow()["value"].to_pylist() == [rows["value"][row].as_py()], "none is hidden"
-            assert len(names) > 1 or len(list(one.plan_files())) == 1, "a reader opens the key's bucket only"
-    for bucket, files in found.table.files().items() if len(names) > 1 else ():
-        planned = {one.file.file_path for one in table.scan(EqualTo("_bucket", bucket)).plan_files()}
-        assert planned == {one.path for one in files}, "so it may, of several, by the bucket"
+            scan = table.scan(EqualTo(name, rows[name][row].as_py()))
+            assert scan.to_arrow()["value"].to_pylist() == [rows["value"][row].as_py()], "none is hidden"
+            assert len(names) > 1 or len(list(scan.plan_files())) == 1, "a reader opens the key's bucket only"
+    for bucket, files in job.table.files().items() if len(names) > 1 else ():
+        planned = {task.file.file_path for task in table.scan(EqualTo("_bucket", bucket)).plan_files()}
+        assert planned == {file.path for file in files}, "so it may, of several, by the bucket"
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ def test_a_table_keeps_how_it_was_made(tmp_path: Path) -> None:
     assert catalog(source.place).load_table("barnabas.by_n").scan().to_arrow()["n"].to_pylist() == [1]
 
 
-def repartitioned(source: Topic, found: CurrentRows, count: int) -> None:
+def repartitioned(source: Topic, job: CurrentRows, count: int) -> None:
     """Do as another engine that partitions the table in another way, and then writes all rows again."""
-    table = catalog(source.place).load_table(found.table.place.name)
+    table = catalog(source.place).load_table(job.table.place.name)
     rows = table.scan().to_arrow()
     with table.update_spec() as update:
         update.remove_field(table.spec().fields[0].name)
@@ -232,13 +232,13 @@ def repartitioned(source: Topic, found: CurrentRows, count: int) -> None:
 def test_table_with_foreign_partitioning_is_refused(tmp_path: Path, count: int) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": n}, f"k{n % 30}") for n in range(60)])
     source.load({0: 30})
-    found = current(source)
-    found.round()
-    repartitioned(source, found, count)
+    job = current(source)
+    job.round()
+    repartitioned(source, job, count)
     source.load()
-    for one in (current(source).round, current(source).check):
+    for act in (current(source).round, current(source).check):
         with pytest.raises(UsageError, match="was partitioned in another way: --rebuild into a new table"):
-            one()
+            act()
     other = current(source, name="barnabas.other")
     other.round()
     assert rows_of(other) == truth(source.partitions)
@@ -250,22 +250,22 @@ def test_table_with_foreign_partitioning_is_refused(tmp_path: Path, count: int) 
 def test_events_without_a_key_are_counted(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a"), Event({"n": 2}), Event({"n": 3})])
     source.load()
-    found = current(source)
-    found.round()
-    assert (rows_of(found, "n"), found.summary.lost) == ({"a": (1,)}, 2)
+    job = current(source)
+    job.round()
+    assert (rows_of(job, "n"), job.summary.lost) == ({"a": (1,)}, 2)
     dead_tombstones(source, 2)
     with pytest.raises(UsageError, match="2 null values are dead letters, whose rows would stay"):
         current(source).round()
-    assert rows_of(found, "n") == {"a": (1,)}
+    assert rows_of(job, "n") == {"a": (1,)}
 
 
 def test_what_debezium_does_not_say_is_counted(tmp_path: Path) -> None:
     strange = [{"op": "x", "after": {"id": 1}}, {"op": "c", "after": None}, {"op": "m"}, {"after": {"id": 2}}]
-    source = topic(tmp_path, CHANGES, [Event(one) for one in strange])
+    source = topic(tmp_path, CHANGES, [Event(value) for value in strange])
     source.load()
-    found = current(source, BY_ID)
-    found.round()
-    assert (rows_of(found), found.summary.lost) == ({}, 3), "m is a message beside the tables"
+    job = current(source, BY_ID)
+    job.round()
+    assert (rows_of(job), job.summary.lost) == ({}, 3), "m is a message beside the tables"
 
 
 def test_values_that_an_update_has_not_touched_stay(tmp_path: Path) -> None:
@@ -276,16 +276,16 @@ def test_values_that_an_update_has_not_touched_stay(tmp_path: Path) -> None:
     source = topic(tmp_path, CHANGES, [first, update(1), update(2), update(3, "other"), update(4), update(5)])
     for end in (2, 3, 6):
         source.load({0: end})
-        found = current(source, BY_ID)
-        found.round()
-        assert rows_of(found) == {1: (end - 1, "long" if end < 4 else "other")}
-        assert found.check().differences == 0
+        job = current(source, BY_ID)
+        job.round()
+        assert rows_of(job) == {1: (end - 1, "long" if end < 4 else "other")}
+        assert job.check().differences == 0
     stranger = [update(7), Event({"op": "d", "before": {"id": 1}}), update(8)]
     source.partitions[0] += stranger
     source.load()
-    found = current(source, BY_ID)
-    found.round()
-    assert rows_of(found) == {1: (8, UNAVAILABLE)}, "nobody has told the value of this row"
+    job = current(source, BY_ID)
+    job.round()
+    assert rows_of(job) == {1: (8, UNAVAILABLE)}, "nobody has told the value of this row"
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -296,13 +296,13 @@ def test_truncation_empties_buckets_without_changes(tmp_path: Path, count: int) 
     current(source, BY_ID).round()
     source.partitions[-1].append(Event({"op": "t"}, None, 99))
     source.load()
-    found = current(source, BY_ID)
-    found.round()
-    assert (rows_of(found), found.table.files()) == ({}, {})
+    job = current(source, BY_ID)
+    job.round()
+    assert (rows_of(job), job.table.files()) == ({}, {})
     source.partitions[0].append(Event({"op": "r", "after": {"id": 1, "n": 1}}, None, 100))
     source.load()
-    found.round()
-    assert rows_of(found) == {1: (1, None)}
+    job.round()
+    assert rows_of(job) == {1: (1, None)}
 
 
 @pytest.mark.parametrize("source", [None, (Field("lsn", "string"),), (Field("lsn", "long"),)])
@@ -311,16 +311,16 @@ def test_events_without_lsn_are_ordered_by_timestamp(tmp_path: Path, source: Any
     fields = CHANGES.fields[:3] + ((Field("source", Record(source)),) if source else ())
     rng = random.Random(7)
     parts = [envelopes(rng, 60, 6) for _ in range(count)]
-    for one in (event for part in parts for event in part if event.value is not None):
-        assert one.value is not None
-        one.value.pop("source", None)
+    for event_ in (event for part in parts for event in part if event.value is not None):
+        assert event_.value is not None
+        event_.value.pop("source", None)
     events = topic(tmp_path, replace(CHANGES, fields=fields), *parts)
     for end in (25, 60):
         events.load(dict.fromkeys(range(count), end))
-        found = current(events, BY_ID)
-        found.round()
-        assert rows_of(found) == truth(one[:end] for one in events.partitions)
-        assert found.check().differences == 0
+        job = current(events, BY_ID)
+        job.round()
+        assert rows_of(job) == truth(events[:end] for events in events.partitions)
+        assert job.check().differences == 0
 
 
 def test_debezium_rows_by_a_record_key_with_a_schema(tmp_path: Path) -> None:
@@ -338,10 +338,10 @@ def test_debezium_rows_by_a_record_key_with_a_schema(tmp_path: Path) -> None:
     shape = Shape((), "debezium", 2)
     for end, rows in ((5, {0: (0,), 2: (2,), 3: (3,)}), (7, {0: (0,), 3: (3,)}), (10, {3: (9,), 5: (5,)})):
         source.load({0: end})
-        found = current(source, shape)
-        found.round()
-        assert (rows_of(found, "n"), found.summary.lost) == (rows, 0)
-        assert found.check().differences == 0
+        job = current(source, shape)
+        job.round()
+        assert (rows_of(job, "n"), job.summary.lost) == (rows, 0)
+        assert job.check().differences == 0
 
 
 # --- other events ---------------------------------------------------------------------------------------------------
@@ -352,10 +352,10 @@ def test_a_column_that_events_gain_is_gained(tmp_path: Path) -> None:
     source.load({0: 1})
     current(source).round()
     source.load(schema=replace(PAIRS, fields=(*PAIRS.fields, Field("more", "long"))))
-    found = current(source)
-    found.round()
-    assert rows_of(found, "n", "more") == {"a": (1, None), "b": (2, 5)}
-    assert found.check().differences == 0
+    job = current(source)
+    job.round()
+    assert rows_of(job, "n", "more") == {"a": (1, None), "b": (2, 5)}
+    assert job.check().differences == 0
 
 
 def test_a_topic_that_was_made_again_begins_with_no_rows(tmp_path: Path) -> None:
@@ -364,9 +364,9 @@ def test_a_topic_that_was_made_again_begins_with_no_rows(tmp_path: Path) -> None
     current(source).round()
     source.topic_id, source.partitions = "other", [[Event({"n": 3}, "b")]]
     source.load(kind="restart")
-    found = current(source)
-    found.round()
-    assert (rows_of(found, "n"), found.summary.rebuilt) == ({"b": (3,)}, "the topic was made again")
+    job = current(source)
+    job.round()
+    assert (rows_of(job, "n"), job.summary.rebuilt) == ({"b": (3,)}, "the topic was made again")
 
 
 @pytest.mark.parametrize("kind", ["redrive", "backfill"])
@@ -376,38 +376,38 @@ def test_events_that_are_others_now_are_applied_again(tmp_path: Path, kind: str)
     current(source).round()
     source.partitions[0][1] = Event({"n": 3}, "a")
     state = source.table.refresh()
-    made = source.load(kind="seal")
-    made = replace(made, version=state.version + 2, kind=kind, previous=source.table.state().digest)
-    made = replace(made, previous_path=source.table.state().path, partitions={}, after={})
-    made.remove = [one.path for one in source.table.pieces()]
-    made.add = list(source._written(0, range(2)))
-    source.table.commit(made)
-    found = current(source)
-    found.round()
-    assert (rows_of(found, "n"), found.summary.rebuilt) == ({"a": (3,)}, kind)
+    entry = source.load(kind="seal")
+    entry = replace(entry, version=state.version + 2, kind=kind, previous=source.table.state().digest)
+    entry = replace(entry, previous_path=source.table.state().path, partitions={}, after={})
+    entry.remove = [piece.path for piece in source.table.pieces()]
+    entry.add = list(source._written(0, range(2)))
+    source.table.commit(entry)
+    job = current(source)
+    job.round()
+    assert (rows_of(job, "n"), job.summary.rebuilt) == ({"a": (3,)}, kind)
 
 
 def test_with_a_second_partition_deletions_are_remembered(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a", 1), Event(None, "a", 9)])
     source.load()
-    found = current(source)
-    found.round()
-    assert found.table.applied.gone is None
+    job = current(source)
+    job.round()
+    assert job.table.applied.gone is None
     source.partitions.append([Event({"n": 2}, "a", 5), Event({"n": 3}, "b", 5)])
     source.load()
-    found = current(source)
-    found.round()
-    assert (rows_of(found, "n"), found.summary.rebuilt) == ({"b": (3,)}, "partitions were added")
-    assert found.table.applied.gone
+    job = current(source)
+    job.round()
+    assert (rows_of(job, "n"), job.summary.rebuilt) == ({"b": (3,)}, "partitions were added")
+    assert job.table.applied.gone
     source.partitions[1].append(Event({"n": 4}, "a", 8))
     source.load()
-    found = current(source)
-    found.round()
-    assert (rows_of(found, "n"), found.summary.rebuilt) == ({"b": (3,)}, ""), "older than the deletion"
+    job = current(source)
+    job.round()
+    assert (rows_of(job, "n"), job.summary.rebuilt) == ({"b": (3,)}, ""), "older than the deletion"
     source.partitions[1].append(Event({"n": 5}, "a", 9))
     source.load()
-    found.round()
-    assert rows_of(found, "n") == {"b": (3,), "a": (5,)}
+    job.round()
+    assert rows_of(job, "n") == {"b": (3,), "a": (5,)}
 
 
 def test_rolled_back_events_are_applied_again(tmp_path: Path) -> None:
@@ -418,9 +418,9 @@ def test_rolled_back_events_are_applied_again(tmp_path: Path) -> None:
     events = catalog(source.place).load_table(source.place.name)
     events.manage_snapshots().rollback_to_snapshot(events.snapshots()[0].snapshot_id).commit()
     source.table.refresh()
-    found = current(source)
-    found.round()
-    assert (rows_of(found, "n"), found.summary.rebuilt) == (
+    job = current(source)
+    job.round()
+    assert (rows_of(job, "n"), job.summary.rebuilt) == (
         {"a": (0,)},
         "the table of events was rolled back",
     )

@@ -53,33 +53,33 @@ def test_a_commit_counts_once_whatever_the_catalog_answers(
     source.load({0: 10})
     current(source).round()
     source.load()
-    found = current(source)
+    job = current(source)
     kind = type(iceberg.open_catalog(source.place))
-    commit_table, left = kind.commit_table, [CommitStateUnknownException("timeout"), TimeoutError("read")]
+    commit_table, errors = kind.commit_table, [CommitStateUnknownException("timeout"), TimeoutError("read")]
 
     def commit(self: Any, *more: Any) -> Any:
-        done = commit_table(self, *more) if is_late or not left else None
-        if left:
-            raise left.pop()
+        done = commit_table(self, *more) if is_late or not errors else None
+        if errors:
+            raise errors.pop()
         return done
 
     monkeypatch.setattr(kind, "commit_table", commit)
-    assert found.round().has_done
+    assert job.round().has_done
     monkeypatch.undo()
-    assert rows_of(found) == truth(source.partitions)
-    assert (found.table.applied.version, found.check().differences) == (2, 0)
+    assert rows_of(job) == truth(source.partitions)
+    assert (job.table.applied.version, job.check().differences) == (2, 0)
 
 
 def test_a_check_names_what_differs_and_a_rebuild_mends_it(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": n, "text": f"t{n}"}, f"k{n}") for n in range(9)])
     source.load()
-    found = current(source)
-    found.round()
-    table = catalog(source.place).load_table(found.table.place.name)
+    job = current(source)
+    job.round()
+    table = catalog(source.place).load_table(job.table.place.name)
     table.delete("_key == 'k3'")
     changed = table.scan("_key == 'k4'").to_arrow()
     table.overwrite(changed.set_column(1, changed.schema.field(1), [[-1]]), "_key == 'k4'")
-    report = found.check()
+    report = job.check()
     assert report.differences == 2
     assert min(report.examples).split(", should be")[0].endswith("is not there")
     again = current(source, None, rebuild=True)
@@ -92,25 +92,25 @@ def test_old_files_go_when_no_snapshot_names_them(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, *(pairs(random.Random(n), 60, 5) for n in range(2)))
     for end in range(10, 61, 10):
         source.load({0: end, 1: end})
-        found = current(source, keep_snapshots=2)
-        found.round()
-    assert len(found.table.iceberg.snapshots()) == 2
-    assert found.table.vacuum(3600) == 0, "they are young"
-    before = objects(found)
-    removed = found.table.vacuum(0)
-    assert removed == len(before) - len(objects(found)) > 10
-    assert found.table.vacuum(0) == 0, "nothing is left to remove"
-    assert rows_of(current(source, None) if found.round().has_done else found) == truth(source.partitions)
+        job = current(source, keep_snapshots=2)
+        job.round()
+    assert len(job.table.iceberg.snapshots()) == 2
+    assert job.table.vacuum(3600) == 0, "they are young"
+    before = objects(job)
+    removed = job.table.vacuum(0)
+    assert removed == len(before) - len(objects(job)) > 10
+    assert job.table.vacuum(0) == 0, "nothing is left to remove"
+    assert rows_of(current(source, None) if job.round().has_done else job) == truth(source.partitions)
     assert current(source).check().differences == 0
-    directory = Path(found.table.place.location.removeprefix("file://"))
-    kept = {Path(path).name for path in (found.table.applied.gone or {}).values()}
-    assert {one.name for one in (directory / "_gone").iterdir()} >= kept
+    directory = Path(job.table.place.location.removeprefix("file://"))
+    kept = {Path(path).name for path in (job.table.applied.gone or {}).values()}
+    assert {path.name for path in (directory / "_gone").iterdir()} >= kept
 
 
-def objects(found: CurrentRows) -> set[Path]:
+def objects(job: CurrentRows) -> set[Path]:
     """All files of a table but those of its ledger, which are kept."""
-    directory = Path(found.table.place.location.removeprefix("file://"))
-    return {one for one in directory.rglob("*") if one.is_file() and one.parent.name != "_ledger"}
+    directory = Path(job.table.place.location.removeprefix("file://"))
+    return {path for path in directory.rglob("*") if path.is_file() and path.parent.name != "_ledger"}
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -156,11 +156,11 @@ def test_exit_codes_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_job_that_follows_waits_for_the_first_load(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a")])
-    found = current(source, waits=True)
-    assert not found.round().has_done
+    job = current(source, waits=True)
+    assert not job.round().has_done
     source.load()
-    assert found.round().has_done
-    assert rows_of(found, "n") == {"a": (1,)}
+    assert job.round().has_done
+    assert rows_of(job, "n") == {"a": (1,)}
 
 
 def test_rounds_end_with_a_signal_and_a_summary(tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_rounds_end_with_a_signal_and_a_summary(tmp_path: Path) -> None:
     )  # fmt: skip
     try:
         source.load()
-        found = current(source, None)
+        job = current(source, None)
         until = time.monotonic() + 60
-        while not found.table.refresh().version:
+        while not job.table.refresh().version:
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < until
             time.sleep(0.05)

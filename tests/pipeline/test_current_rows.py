@@ -90,16 +90,16 @@ def test_rows_of_a_compacted_topic_are_what_its_producer_has(
     rows: dict[str, Any] = {}
     send(broker, topic, rows, seed, 2000)
     load(spark, loading)
-    found = CurrentRows(CurrentOptions(place, lambda: spark, BY_RECORD_KEY, in_process_rows_max=0))
-    assert found.round().has_done
-    assert rows_of(found) == rows
+    job = CurrentRows(CurrentOptions(place, lambda: spark, BY_RECORD_KEY, in_process_rows_max=0))
+    assert job.round().has_done
+    assert rows_of(job) == rows
     send(broker, topic, rows, seed, 3000)
     wait_until_compacted(broker, topic, 5000)
     load(spark, loading)
-    found = CurrentRows(CurrentOptions(place, no_spark))
-    assert found.round().has_done
-    assert (rows_of(found), found.summary.dead, found.summary.lost) == (rows, 0, 0)
-    assert found.check().differences == 0
+    job = CurrentRows(CurrentOptions(place, no_spark))
+    assert job.round().has_done
+    assert (rows_of(job), job.summary.dead, job.summary.lost) == (rows, 0, 0)
+    assert job.check().differences == 0
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -110,7 +110,7 @@ def test_tasks_of_spark_come_to_the_same_rows(spark: Any, tmp_path: Path, count:
     )
     for part in (90, 150, 200):
         source.load(dict.fromkeys(range(count), part))
-        found = CurrentRows(CurrentOptions(source.place, lambda: spark, BY_ID, in_process_rows_max=0))
-        found.round()
-        assert rows_of(found) == truth(one[:part] for one in source.partitions)
-        assert found.check().differences == current(source, None).check().differences == 0
+        job = CurrentRows(CurrentOptions(source.place, lambda: spark, BY_ID, in_process_rows_max=0))
+        job.round()
+        assert rows_of(job) == truth(events[:part] for events in source.partitions)
+        assert job.check().differences == current(source, None).check().differences == 0

@@ -27,26 +27,26 @@ NAME = "barnabas.logins__current"
 @pytest.fixture
 def events(tmp_path: Path) -> Table:
     """The table of events, into which nothing was loaded."""
-    found = Table(local_place(tmp_path))
-    found.prepare(PAIRS)
-    return found
+    table_ = Table(local_place(tmp_path))
+    table_.prepare(PAIRS)
+    return table_
 
 
 @pytest.fixture
 def table(events: Table) -> CurrentTable:
-    found = CurrentTable(events)
-    found.refresh()
-    found.prepare(FORM)
-    return found
+    current = CurrentTable(events)
+    current.refresh()
+    current.prepare(FORM)
+    return current
 
 
 def changed(*rows: tuple[int, str | None], offset: int = 0) -> Any:
     """Changes by `n`; a text of None deletes the row."""
-    given = [
+    rows_ = [
         {"n": n, "text": text, "_topic_partition": 1, "_offset": at_, "_changed_at": at(at_), "_deleted": text is None}
         for at_, (n, text) in enumerate(rows, offset)
     ]  # fmt: skip
-    return pa.Table.from_pylist(given, FORM.arrow.append(DELETED))
+    return pa.Table.from_pylist(rows_, FORM.arrow.append(DELETED))
 
 
 def written(table: CurrentTable, changes: Any, *, is_moving: bool = False) -> list[Bucket]:
@@ -63,26 +63,26 @@ def written(table: CurrentTable, changes: Any, *, is_moving: bool = False) -> li
 
 def commit(table: CurrentTable, changes: Any, *, is_moving: bool = False, **more: Any) -> Applied:
     done = written(table, changes, is_moving=is_moving)
-    gone = dict(table.applied.gone or {}) | {one.number: one.gone for one in done if one.gone}
+    gone = dict(table.applied.gone or {}) | {outcome.number: outcome.gone for outcome in done if outcome.gone}
     entry = Applied(shape=FORM.shape, gone=gone if is_moving else None, **more)
-    files, old = [file for one in done for file in one.add], [path for one in done for path in one.remove]
+    files, old = [file for row in done for file in row.add], [path for row in done for path in row.remove]
     table.commit(entry, files, old, keep_snapshots=more.get("keep", 0))
     return entry
 
 
 def rows(table: CurrentTable) -> dict[int, str]:
     """The rows that a stock reader sees."""
-    found = catalog(table.events.place).load_table(table.place.name).scan().to_arrow().to_pylist()
-    assert len({one["n"] for one in found}) == len(found)
-    return {one["n"]: one["text"] for one in found}
+    rows_ = catalog(table.events.place).load_table(table.place.name).scan().to_arrow().to_pylist()
+    assert len({row["n"] for row in rows_}) == len(rows_)
+    return {row["n"]: row["text"] for row in rows_}
 
 
 # --- its place and form -----------------------------------------------------------------------------------------------
 
 
 def test_the_table_is_below_the_other_under_its_name(events: Table) -> None:
-    found = CurrentTable(events)
-    assert (found.place.name, found.place.location) == (NAME, f"{events.place.location}/_current/{NAME}")
+    current = CurrentTable(events)
+    assert (current.place.name, current.place.location) == (NAME, f"{events.place.location}/_current/{NAME}")
     other = CurrentTable(events, "other.rows")
     assert (other.place.name, other.place.location) == (
         "other.rows",
@@ -91,7 +91,7 @@ def test_the_table_is_below_the_other_under_its_name(events: Table) -> None:
     assert other.place.catalog == events.place.catalog
     with pytest.raises(UsageError, match=r"'rows' is no NAMESPACE\.NAME"):
         CurrentTable(events, "rows")
-    assert (found.refresh(), found.iceberg, found.files(), found.rows) == (Applied(), None, {}, 0)
+    assert (current.refresh(), current.iceberg, current.files(), current.rows) == (Applied(), None, {}, 0)
 
 
 def test_concurrent_creation_of_a_table_succeeds_for_both(events: Table) -> None:
@@ -147,8 +147,8 @@ def test_increment_has_the_changes_of_its_ranges(tmp_path: Path) -> None:
     pieces = source.table.pieces()
 
     def found(topic_id: str, ranges: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
-        made = Increment(source.table.layout, form, topic_id, ranges).changes(pieces)
-        return sorted((row["_topic_partition"], row["_offset"]) for _, one in made for row in one.to_pylist())
+        changes = Increment(source.table.layout, form, topic_id, ranges).changes(pieces)
+        return sorted((row["_topic_partition"], row["_offset"]) for _, t in changes for row in t.to_pylist())
 
     assert found("id", {0: (3, 5), 1: (8, 9)}) == [(0, 3), (0, 4), (1, 8)]
     assert found("other", {0: (0, 9)}) == []
@@ -212,10 +212,10 @@ def test_vacuum_during_a_rename_of_current_rows_keeps_files(
     listing = store.listing
 
     def late(io: Any, location: str) -> Any:
-        found = [*listing(io, location)]
+        listed = [*listing(io, location)]
         if location.endswith("/_gone"):
             catalog(table.events.place).rename_table(NAME, "barnabas.renamed")
-        return iter(found)
+        return iter(listed)
 
     monkeypatch.setattr(store, "listing", late)
     assert table.vacuum(-1) == 0

@@ -1,4 +1,4 @@
-"""The table of dead letters beside others who publish it, and manifests of a lake of the earlier format."""
+"""The table of dead letters beside other publishers, and manifests of a lake of the earlier format."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def letters(place: Place) -> list[int]:
 def redrive(place: Place, *paths: str) -> None:
     """Commit that some files of dead letters count no more."""
     table = Table(place)
-    made = entry_of(table, "redrive")
-    made.dead_remove = [*paths]
-    table.commit(made)
+    entry = entry_of(table, "redrive")
+    entry.dead_remove = [*paths]
+    table.commit(entry)
 
 
 def rolled_back(place: Place, version: int) -> None:
@@ -126,7 +126,7 @@ def test_rolled_back_letters_are_removed(place: Place, loads: int) -> None:
     assert dead.publish()
     assert dead.differences(table.entries()) == []
     assert letters(place) == list(range(table.state().ends[0]))
-    paths = {one.file.file_path for one in dead.iceberg().scan().plan_files()}
+    paths = {task.file.file_path for task in dead.iceberg().scan().plan_files()}
     assert paths == set(table.files().dead), "those of before are not there beside them"
     assert not dead.publish()
 
@@ -163,13 +163,13 @@ def written(root: Path, *changes: dict[str, Any]) -> list[str]:
     (root / "_log").mkdir()
     digests: list[str] = []
     for number, change in enumerate(changes, 1):
-        made = {
+        manifest = {
             "format": 1, "version": number, "previous": digests[-1] if digests else "", "kind": "load", "cluster_id": "c",
             "topic": "logins", "topic_id": "id", "job": {"name": f"job {number}"}, "schema": {"name": "logins"},
             "partitions": {}, "add": [], "remove": [], "dead_add": [], "dead_remove": [], "sealed": [], "lost": {},
             "redriven": {}, "note": f"n{number}",
         }  # fmt: skip
-        data = json.dumps(made | change).encode()
+        data = json.dumps(manifest | change).encode()
         (root / "_log" / f"{number:020d}.json").write_bytes(data)
         digests.append(hashlib.sha256(data).hexdigest())
     return digests
@@ -201,14 +201,14 @@ def test_manifest_becomes_an_entry_with_files_of_the_old_lake(tmp_path: Path) ->
     assert (letter.path, letter.hours, letter.reasons) == ("file:///old/dead/b", [], {"json": 2})
     assert first.partitions == {"1": PartitionCommit(5, 11, 2, 12, 3, 2, 1, 0, 0)}
     assert (second.remove, second.dead_remove) == (["file:///old/data/a"], ["file:///old/dead/b"])
-    assert [one.job for one in (first, second)] == [
+    assert [entry.job for entry in (first, second)] == [
         {"name": f"job {n + 1}", "manifest_sha256": digests[n]} for n in range(2)
     ]
-    assert [(one.version, one.kind, one.note) for one in (first, second)] == [
+    assert [(entry.version, entry.kind, entry.note) for entry in (first, second)] == [
         (1, "load", "n1"),
         (2, "compact", "n2"),
     ]
-    assert [(one.previous, one.previous_path, one.format) for one in (first, second)] == [("", "", 2)] * 2
+    assert [(row.previous, row.previous_path, row.format) for row in (first, second)] == [("", "", 2)] * 2
 
 
 def test_entries_of_manifests_are_chained(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_entries_of_manifests_are_chained(tmp_path: Path) -> None:
         }
         for start, end in ((5, 8), (8, 15))
     ]  # fmt: skip
-    written(tmp_path, *({"partitions": {"0": one}} for one in commits))
+    written(tmp_path, *({"partitions": {"0": commit}} for commit in commits))
     state = State()
     for number, entry in enumerate(old.entries(tmp_path, ""), 1):
         before = state.copy()
@@ -253,10 +253,10 @@ def test_a_manifest_that_does_not_follow_or_is_none_is_named(
     tmp_path: Path, change: dict[str, Any], why: str
 ) -> None:
     written(tmp_path, {}, change, {})
-    found = old.entries(tmp_path, "")
-    assert next(found).version == 1
+    entries = old.entries(tmp_path, "")
+    assert next(entries).version == 1
     with pytest.raises(BrokenLakeError) as raised:
-        next(found)
+        next(entries)
     assert str(raised.value).startswith(f"manifest 2 of {tmp_path} {why}")
 
 
@@ -273,14 +273,14 @@ def test_a_manifest_that_is_no_json_object_is_named(tmp_path: Path, data: bytes)
 def test_a_manifest_that_is_missing_before_another_is_named(tmp_path: Path, missing: int) -> None:
     written(tmp_path, {}, {}, {}, {})
     (tmp_path / "_log" / f"{missing:020d}.json").unlink()
-    found = old.entries(tmp_path, "")
-    assert [next(found).version for _ in range(1, missing)] == list(range(1, missing))
+    entries = old.entries(tmp_path, "")
+    assert [next(entries).version for _ in range(1, missing)] == list(range(1, missing))
     with pytest.raises(BrokenLakeError) as raised:
-        next(found)
+        next(entries)
     assert str(raised.value) == f"manifest {missing} of {tmp_path} is missing"
 
 
 def test_missing_last_manifest_is_not_noticed(tmp_path: Path) -> None:
     written(tmp_path, {}, {}, {})
     (tmp_path / "_log" / f"{3:020d}.json").unlink()
-    assert [one.version for one in old.entries(tmp_path, "")] == [1, 2]
+    assert [entry.version for entry in old.entries(tmp_path, "")] == [1, 2]

@@ -42,12 +42,12 @@ def columns(values: list[bytes | None], timestamp_ms: int = NOW) -> Columns:
 def verdict(values: list[bytes | None]) -> list[Any]:
     """Each value's row, or the reason why it has none."""
     rows, table, bad = DECODER.decode(columns(values))
-    found: list[Any] = [None] * len(values)
+    verdicts: list[Any] = [None] * len(values)
     for row, fields in zip(rows.tolist(), table.to_pylist(), strict=True):
-        found[row] = fields
-    for one in bad:
-        found[one.row] = one.reason
-    return found
+        verdicts[row] = fields
+    for letter in bad:
+        verdicts[letter.row] = letter.reason
+    return verdicts
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ GOOD = st.builds(
 @given(st.lists(GOOD | VALUES, min_size=1, max_size=5))
 @settings(max_examples=500)
 def test_a_record_is_judged_the_same_in_any_company(values: list[bytes | None]) -> None:
-    assert verdict(values) == [one for value in values for one in verdict([value])]
+    assert verdict(values) == [row for value in values for row in verdict([value])]
     slow_rows, slow_table, slow_bad = DECODER._decode_each(columns(values))
     rows, table, bad = DECODER.decode(columns(values))
     assert (rows.tolist(), table.to_pylist(), bad) == (slow_rows.tolist(), slow_table.to_pylist(), slow_bad)

@@ -61,9 +61,9 @@ def duckdb(place: Place) -> Sums:
             [file] = extensions.glob(f"*/{name}.duckdb_extension")
             connection.execute(f"LOAD '{file}'")
         metadata = local_path(stock(place).metadata_location)
-        found = connection.execute(f"{SQL} iceberg_scan('{metadata}')").fetchone()
-    assert found is not None
-    return found  # type: ignore[no-any-return]
+        sums = connection.execute(f"{SQL} iceberg_scan('{metadata}')").fetchone()
+    assert sums is not None
+    return sums  # type: ignore[no-any-return]
 
 
 def polars(place: Place) -> Sums:
@@ -78,7 +78,7 @@ def polars(place: Place) -> Sums:
 
 def run_spark(place: Place, *statements: str) -> list[list[str]]:
     """Run statements in the newest Spark that Apache Iceberg has a runtime for; returns the rows as text."""
-    opened = [word for one in OPEN for word in ("--add-opens", f"{one}=ALL-UNNAMED")]
+    opened = [word for package in OPEN for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
     program = str(Path(__file__).parent / "spark41" / "Query.java")
     lake = str(local_path(place.location.rpartition("/")[0]))
     command = ["java", "-Xmx700m", *opened, "-cp", f"{fetched('spark-4.1.3', 'spark41')}/*", program, lake]

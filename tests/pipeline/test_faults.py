@@ -1,6 +1,6 @@
-"""kill -9 at every step of a load, of the driver or of a worker: the lake is exact, and nobody had to clean up.
+"""kill -9 at every step of a load, of the driver or of a worker: the lake is exact, and no clean-up was needed.
 
-Each point is a run of the real command that dies there (or whose worker does), on one lake that goes on growing.
+Each point is a run of the real command that dies there (or its worker does), on one lake that goes on growing.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def test_stock_readers_see_rows_once_after_any_crash(
     assert letters
     assert sorted(rows + letters) == list(range(sent))
     ranges = [entry.partitions["0"] for entry in Table(lake / "logins").entries()]
-    assert [one.start for one in ranges] == [0, *(one.end for one in ranges[:-1])], (
+    assert [span.start for span in ranges] == [0, *(span.end for span in ranges[:-1])], (
         "commits follow each other"
     )
     if trigger == "available":

@@ -57,13 +57,13 @@ def schemas(draw: Any, depth: int = 2, place: str = "r") -> tuple[Any, st.Search
         schema = {
             "type": "record",
             "name": f"R{place}",
-            "fields": [{"name": f"f{n}", "type": one} for n, (one, _) in enumerate(fields)],
+            "fields": [{"name": f"f{n}", "type": type_} for n, (type_, _) in enumerate(fields)],
         }
         return schema, st.fixed_dictionaries({f"f{n}": values for n, (_, values) in enumerate(fields)})
     if kind == "union":
         named, held = draw(
             schemas(depth - 1, f"{place}u").filter(
-                lambda one: isinstance(one[0], dict) and one[0]["type"] in ("record", "array", "map")
+                lambda p: isinstance(p[0], dict) and p[0]["type"] in ("record", "array", "map")
             )
         )
         extra = draw(st.sampled_from([["null"], []]))
@@ -71,7 +71,7 @@ def schemas(draw: Any, depth: int = 2, place: str = "r") -> tuple[Any, st.Search
         values |= held
         return [*extra, "long", "string", named], values
     inner, values = draw(
-        schemas(depth - 1, f"{place}i").filter(lambda one: one[0] != "null" and not isinstance(one[0], list))
+        schemas(depth - 1, f"{place}i").filter(lambda p: p[0] != "null" and not isinstance(p[0], list))
     )
     if kind == "optional":
         branches = draw(st.permutations(["null", inner]))
@@ -87,7 +87,7 @@ def records(draw: Any) -> tuple[Any, st.SearchStrategy[Any]]:
     schema = {
         "type": "record",
         "name": "Top",
-        "fields": [{"name": f"f{n}", "type": one} for n, (one, _) in enumerate(fields)],
+        "fields": [{"name": f"f{n}", "type": type_} for n, (type_, _) in enumerate(fields)],
     }
     return schema, st.fixed_dictionaries({f"f{n}": values for n, (_, values) in enumerate(fields)})
 
@@ -97,7 +97,7 @@ def expected(schema: Any, value: Any) -> Any:
     if isinstance(schema, list):
         if value is None:
             return None
-        others = [one for one in schema if one != "null"]
+        others = [branch for branch in schema if branch != "null"]
         if len(others) == 1:
             return expected(others[0], value)
         named = {"long": None, "string": None, _name(others[2]): None}
@@ -105,11 +105,11 @@ def expected(schema: Any, value: Any) -> Any:
         return {**named, _name(chosen): expected(chosen, value)}
     kind = schema if isinstance(schema, str) else schema["type"]
     if kind == "array":
-        return [expected(schema["items"], one) for one in value]
+        return [expected(schema["items"], item) for item in value]
     if kind == "map":
-        return [(key, expected(schema["values"], one)) for key, one in value.items()]
+        return [(key, expected(schema["values"], item)) for key, item in value.items()]
     if kind == "record":
-        return {one["name"]: expected(one["type"], value[one["name"]]) for one in schema["fields"]}
+        return {field["name"]: expected(field["type"], value[field["name"]]) for field in schema["fields"]}
     return value
 
 
@@ -123,13 +123,13 @@ def test_values_of_all_types_are_what_fastavro_reads(data: Any) -> None:
     schema, values = data.draw(records())
     decoder = decoder_of(schema)
     held = data.draw(st.lists(values, min_size=1, max_size=6))
-    encoded = [written(schema, one) for one in held]
-    wanted = []
-    for one in encoded:
-        read = fastavro.schemaless_reader(io.BytesIO(one), fastavro.parse_schema(schema), None)
-        wanted.append({**expected(schema, read), EXTRA: None})
-    for one in (decoder, careful(decoder)):
-        assert same(verdict(one, list(encoded)), wanted)
+    encoded = [written(schema, value_) for value_ in held]
+    rows = []
+    for data_ in encoded:
+        read = fastavro.schemaless_reader(io.BytesIO(data_), fastavro.parse_schema(schema), None)
+        rows.append({**expected(schema, read), EXTRA: None})
+    for way in (decoder, careful(decoder)):
+        assert same(verdict(way, list(encoded)), rows)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -137,23 +137,23 @@ def test_values_of_all_types_are_what_fastavro_reads(data: Any) -> None:
 def test_verdicts_on_any_bytes_agree_in_any_block_and_both_ways(data: Any) -> None:
     schema, values = data.draw(records())
     decoder = decoder_of(schema)
-    good = values.map(lambda one: written(schema, one))
+    good = values.map(lambda value: written(schema, value))
     spoilt = st.builds(
         spoil, good, st.integers(0, 40), st.integers(0, 255), st.sampled_from(["cut", "set", "add"])
     )
     many = data.draw(st.lists(good | spoilt | st.binary(max_size=12) | st.none(), min_size=1, max_size=6))
-    alone = [one for value in many for one in verdict(careful(decoder), [value])]
+    alone = [row for value in many for row in verdict(careful(decoder), [value])]
     assert same(verdict(careful(decoder), many), alone)
     assert same(verdict(decoder, many), alone)
-    for value, one in zip(many, alone, strict=True):
-        if isinstance(one, dict):  # fastavro agrees with whatever is good
+    for value, row in zip(many, alone, strict=True):
+        if isinstance(row, dict):  # fastavro agrees with whatever is good
             assert value is not None
             source = io.BytesIO(value)
             read = fastavro.schemaless_reader(source, fastavro.parse_schema(schema), None)
             assert source.tell() == len(value)
-            assert same({**expected(schema, read), EXTRA: None}, one)
+            assert same({**expected(schema, read), EXTRA: None}, row)
         else:
-            assert one in ("empty", "avro", "utf8")
+            assert row in ("empty", "avro", "utf8")
 
 
 def test_good_records_take_the_fast_way() -> None:

@@ -39,12 +39,12 @@ def wrapped(payload: str, schema: str = '{"type":"struct","fields":[]}') -> byte
 def test_payload_verdicts_agree_in_any_block_and_both_ways(data: Any) -> None:
     schema = EventSchema("t", NO_EVENT_TIME, data.draw(fields()))
     assert EventSchema.from_dict(json.loads(json.dumps(schema.to_dict(), sort_keys=True))) == schema
-    events = [json.dumps(one) for one in data.draw(st.lists(objects(schema.fields), min_size=1, max_size=5))]
+    events = [json.dumps(row) for row in data.draw(st.lists(objects(schema.fields), min_size=1, max_size=5))]
     schemas = data.draw(st.lists(st.sampled_from(['{"a":1}', '{"payload":{"b":[2]}}', "null"]), min_size=1))
-    values: list[bytes | None] = [wrapped(one, schemas[n % len(schemas)]) for n, one in enumerate(events)]
+    values: list[bytes | None] = [wrapped(event, schemas[n % len(schemas)]) for n, event in enumerate(events)]
     decoder = ConnectJsonDecoder(schema)
     assert same(verdict(decoder, values), verdict(careful(decoder), values))
-    assert same(verdict(decoder, values), verdict(JsonDecoder(schema), [one.encode() for one in events]))
+    assert same(verdict(decoder, values), verdict(JsonDecoder(schema), [event.encode() for event in events]))
 
 
 SCHEMA = EventSchema("t", NO_EVENT_TIME, (Field("n", "long"), Field("value", "string")))
@@ -122,11 +122,11 @@ def envelope(columns: list[dict[str, Any]]) -> dict[str, Any]:
 
 def test_a_schema_is_drafted_from_those_in_the_records() -> None:
     first = wrapped("{}", json.dumps(envelope(COLUMNS[:-1])))
-    made = draft("orders", [first, None, b"x", wrapped("{}", json.dumps(envelope(COLUMNS))), first])
-    assert [one.name for one in made.fields] == ["before", "after", "op"]
-    kind = made.fields[1].type
+    drafted = draft("orders", [first, None, b"x", wrapped("{}", json.dumps(envelope(COLUMNS))), first])
+    assert [field.name for field in drafted.fields] == ["before", "after", "op"]
+    kind = drafted.fields[1].type
     assert isinstance(kind, Record)
-    assert {one.name: one.type for one in kind.fields} == {
+    assert {field.name: field.type for field in kind.fields} == {
         "id": "long",
         "small": "int",
         "rate": "float",
@@ -141,7 +141,7 @@ def test_a_schema_is_drafted_from_those_in_the_records() -> None:
         "more": Map(Field("value", "int")),
         "total": Decimal(12, 2, is_bytes=True),
     }
-    assert EventSchema.from_dict(json.loads(json.dumps(made.to_dict(), sort_keys=True))) == made
+    assert EventSchema.from_dict(json.loads(json.dumps(drafted.to_dict(), sort_keys=True))) == drafted
     with pytest.raises(UsageError, match="is none with a schema in it"):
         draft("orders", [b"{}", None])
     with pytest.raises(UsageError, match="are not of one table"):
@@ -149,18 +149,18 @@ def test_a_schema_is_drafted_from_those_in_the_records() -> None:
 
 
 def test_values_of_debezium_are_what_the_database_has() -> None:
-    made = draft("orders", [wrapped("{}", json.dumps(envelope(COLUMNS)))])
+    drafted = draft("orders", [wrapped("{}", json.dumps(envelope(COLUMNS)))])
     row = {
         "id": 1, "small": -3, "rate": 0.5, "born": -25567, "at": -14182939876544, "zoned": "2026-11-20T01:02:03.4Z",
         "took": 1, "tag": "00000000-0000-0000-0000-00000000000A", "data": '{"a":1}', "raw": "AP8=", "tags": ["a", None],
         "more": {"x": 1}, "total": b64encode((-12345).to_bytes(3, signed=True)).decode(),
     }  # fmt: skip
     value = wrapped(json.dumps({"before": None, "after": row, "op": "c"}), json.dumps(envelope(COLUMNS)))
-    found, other = (
-        verdict(one, [value])[0] for one in (ConnectJsonDecoder(made), careful(ConnectJsonDecoder(made)))
+    fast, other = (
+        verdict(d, [value])[0] for d in (ConnectJsonDecoder(drafted), careful(ConnectJsonDecoder(drafted)))
     )
-    assert same(found, other)
-    assert found["after"] == row | {
+    assert same(fast, other)
+    assert fast["after"] == row | {
         "zoned": ZONED_US, "tag": row["tag"].lower(), "raw": b"\x00\xff", "more": [("x", 1)],
         "total": Number("-123.45"),
     }  # fmt: skip
@@ -181,8 +181,8 @@ def test_values_of_debezium_are_what_the_database_has() -> None:
 def test_decimals_that_are_bytes_lose_no_digit(data: bytes | None, expected: str) -> None:
     schema = EventSchema("t", NO_EVENT_TIME, (Field("d", Decimal(5, 2, is_bytes=True)),))
     text = "x" if data is None else b64encode(data).decode()
-    (found,) = verdict(JsonDecoder(schema), [json.dumps({"d": text}).encode()])
-    assert (found if isinstance(found, str) else str(found["d"])) == expected
+    (row,) = verdict(JsonDecoder(schema), [json.dumps({"d": text}).encode()])
+    assert (row if isinstance(row, str) else str(row["d"])) == expected
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ AVRO: dict[str, Any] = {
 
 def test_names_of_connect_make_types_of_avro() -> None:
     _, held = fields_of_text(json.dumps(AVRO))
-    assert [one.type for one in held] == [
+    assert [field.type for field in held] == [
         "date", "local_timestamp_us", "local_timestamp_ms", "time_us", "iso8601", Decimal(12, 2),
     ]  # fmt: skip
     schema = EventSchema("t", NO_EVENT_TIME, held)
@@ -230,8 +230,8 @@ def test_names_of_connect_make_types_of_avro() -> None:
         "total": Number("-1.25"),
     }
     plain = {"type": "record", "name": "Value", "fields": [
-        {"name": one["name"], "type": one["type"] if one["name"] in ("born", "total") else one["type"][1:] and
-         ["null", one["type"][1]["type"]]} for one in AVRO["fields"]]}  # fmt: skip
+        {"name": f["name"], "type": f["type"] if f["name"] in ("born", "total") else f["type"][1:] and
+         ["null", f["type"][1]["type"]]} for f in AVRO["fields"]]}  # fmt: skip
     values: list[bytes | None] = [
         written(plain, row | {"zoned": text})
         for text in (row["zoned"], None, "2026-02-31T00:00:00Z", "soon", row["zoned"])
@@ -245,7 +245,7 @@ def test_names_of_connect_make_types_of_avro() -> None:
         "total": Number("-1.25"),
         EXTRA: None,
     }
-    wanted = [expected, expected | {"zoned": None}, "range", "type", expected]
-    assert verdict(decoder, values) == wanted
-    assert verdict(careful(decoder), values) == wanted
-    assert verdict(decoder, values[:2]) == wanted[:2]
+    rows = [expected, expected | {"zoned": None}, "range", "type", expected]
+    assert verdict(decoder, values) == rows
+    assert verdict(careful(decoder), values) == rows
+    assert verdict(decoder, values[:2]) == rows[:2]

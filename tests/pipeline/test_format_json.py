@@ -90,7 +90,7 @@ LIKELY = {
     "string": TEXT,
     "bytes": st.sampled_from(["", "eA==", "eHh4", "x", "eA"]),
     "json": JSON_VALUES,
-    "uuid": st.uuids().map(str) | st.uuids().map(lambda one: str(one).upper()),
+    "uuid": st.uuids().map(str) | st.uuids().map(lambda uuid: str(uuid).upper()),
     "date": st.dates().map(str) | st.sampled_from(["0000-01-01", "2023-02-29", "9999-12-31"]),
     "time_ms": st.integers(-1, 86_400_000),
     "time_us": st.integers(-1, 86_400_000_000),
@@ -115,7 +115,7 @@ LIKELY = {
 def likely(kind: Any) -> st.SearchStrategy[Any]:
     match kind:
         case Decimal(is_bytes=True):
-            return st.integers(-1000, 1000).map(lambda one: b64encode(one.to_bytes(2, signed=True)).decode())
+            return st.integers(-1000, 1000).map(lambda n: b64encode(n.to_bytes(2, signed=True)).decode())
         case Decimal():
             return (
                 st.decimals(-1000, 1000, places=kind.scale).map(str)
@@ -135,14 +135,14 @@ def likely(kind: Any) -> st.SearchStrategy[Any]:
     return LIKELY.get(kind, st.integers(-(2**63), 2**63))
 
 
-def maybe(one: Field) -> st.SearchStrategy[Any]:
-    return st.one_of(likely(one.type), likely(one.type), likely(one.type), st.none(), JSON_VALUES)
+def maybe(field: Field) -> st.SearchStrategy[Any]:
+    return st.one_of(likely(field.type), likely(field.type), likely(field.type), st.none(), JSON_VALUES)
 
 
 def objects(held: tuple[Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
-    known = {one.name: likely(one.type) for one in held}
-    odd = {one.name: maybe(one) for one in held} | {"other": JSON_VALUES}
-    return st.fixed_dictionaries(known) | st.fixed_dictionaries({}, optional=odd)
+    usual = {field.name: likely(field.type) for field in held}
+    odd = {field.name: maybe(field) for field in held} | {"other": JSON_VALUES}
+    return st.fixed_dictionaries(usual) | st.fixed_dictionaries({}, optional=odd)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -152,8 +152,8 @@ def test_json_verdicts_agree_in_any_block_and_both_ways(data: Any) -> None:
     assert EventSchema.from_dict(json.loads(json.dumps(schema.to_dict(), sort_keys=True))) == schema
     decoder = JsonDecoder(schema)
     events = data.draw(st.lists(objects(schema.fields), min_size=1, max_size=5))
-    values: list[bytes | None] = [json.dumps(one).encode() for one in events]
-    alone = [one for value in values for one in verdict(careful(decoder), [value])]
+    values: list[bytes | None] = [json.dumps(event).encode() for event in events]
+    alone = [row for value in values for row in verdict(careful(decoder), [value])]
     assert same(verdict(careful(decoder), values), alone)
     assert same(verdict(decoder, values), alone)
 
@@ -236,7 +236,7 @@ def test_nested_records_take_the_fast_way_with_unknown_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "scale", "text", "found"),
+    ("precision", "scale", "text", "outcome"),
     [
         (1, 1, "1", "range"), (1, 1, "0.9", "0.9"), (1, 1, "-1", "range"), (1, 1, "0", "0.0"), (2, 1, "10", "range"),
         (2, 1, "9", "9.0"), (2, 1, "9.9", "9.9"), (2, 0, "99", "99"), (2, 0, "100", "range"), (38, 38, "1", "range"),
@@ -244,16 +244,16 @@ def test_nested_records_take_the_fast_way_with_unknown_fields() -> None:
     ],
 )  # fmt: skip
 def test_decimal_with_too_many_digits_is_refused_both_ways(
-    precision: int, scale: int, text: str, found: str
+    precision: int, scale: int, text: str, outcome: str
 ) -> None:
     fields = (
         Field("f", Decimal(precision, scale), True),
         Field("inner", Array(Field("element", Decimal(precision, scale)))),
     )
     decoder = JsonDecoder(EventSchema("t", NO_EVENT_TIME, fields))
-    expected = found if found == "range" else Number(found)
+    expected = outcome if outcome == "range" else Number(outcome)
     for value in (b'{"f":%b,"inner":[]}', b'{"f":0,"inner":[%b]}'):
-        for one in (decoder, careful(decoder)):
-            (made,) = verdict(one, [value % text.encode()])
-            made = made if isinstance(made, str) else made["inner"][0] if made["inner"] else made["f"]
-            assert made == expected
+        for way in (decoder, careful(decoder)):
+            (row,) = verdict(way, [value % text.encode()])
+            row = row if isinstance(row, str) else row["inner"][0] if row["inner"] else row["f"]
+            assert row == expected

@@ -71,10 +71,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = dict(one.split("=", 1) for one in line.split() if "=" in one)
-    made = Stack(process, found["bootstrap.servers"], found["registry"])
-    yield made
-    made.client.close()
+    settings = dict(pair.split("=", 1) for pair in line.split() if "=" in pair)
+    running = Stack(process, settings["bootstrap.servers"], settings["registry"])
+    yield running
+    running.client.close()
     process.terminate()
     process.wait(STOP_SECONDS_MAX)
     process.stdout.close()
@@ -224,13 +224,13 @@ def test_stock_protobuf_is_loaded_evolved_and_audited(
     wrong = message_factory.GetMessageClass(pools[0].FindMessageTypeByName("shop.Wrong"))
 
     def visit(cls: Any, n: int, **more: Any) -> Any:
-        made = cls(page=f"/p{n}", marks=[n, -n], kind=n % 2, large=(1 << 64) - 1 - n, **more)
-        made.scores["a"] = n / 2
-        made.at.FromMilliseconds(NOW + n)
+        visit_ = cls(page=f"/p{n}", marks=[n, -n], kind=n % 2, large=(1 << 64) - 1 - n, **more)
+        visit_.scores["a"] = n / 2
+        visit_.at.FromMilliseconds(NOW + n)
         if n % 2:
-            made.ok = False
-            made.where.lat = 1.5
-        return made
+            visit_.ok = False
+            visit_.where.lat = 1.5
+        return visit_
 
     settings = {"use.deprecated.format": False}
     stack.send(topic, ProtobufSerializer(older, stack.client, settings), [visit(older, n) for n in range(60)])
@@ -240,8 +240,8 @@ def test_stock_protobuf_is_loaded_evolved_and_audited(
     assert run("load", topic, *options, "--event-time", "at") == EXIT_DONE
     rows = rows_of(spark, tmp_path, topic)
     assert [row["page"] for row in rows] == [f"/p{n}" for n in range(60)]
-    one = rows[3]
-    assert (one["marks"], one["scores"], one["ok"], one["where"], one["kind"], one["large"]) == (
+    row = rows[3]
+    assert (row["marks"], row["scores"], row["ok"], row["where"], row["kind"], row["large"]) == (
         [3, -3],
         {"a": 1.5},
         False,
@@ -302,7 +302,7 @@ def test_stock_json_is_loaded_evolved_and_audited(stack: Stack, spark: Any, run:
             **more,
         }
 
-    first, second = (JSONSerializer(json.dumps(one), stack.client) for one in (USER, NEWER_USER))
+    first, second = (JSONSerializer(json.dumps(schema), stack.client) for schema in (USER, NEWER_USER))
     stack.send(topic, first, [user(n) for n in range(60)], key=lambda n: f"k{n}".encode())
     stack.send(topic, first, list(BAD))
     options = ("--registry", stack.url, "--key-format", "string")
@@ -328,7 +328,7 @@ def test_values_that_are_only_bytes_or_text_are_loaded(
         stack.send(name, StringSerializer(), [*values, None])
         assert run("load", name, "--format", name, "--tombstones", "keep") == EXIT_DONE
         rows = rows_of(spark, tmp_path, name)
-        good = [bytearray(one) for one in values] if name == "raw" else ["a", "ä"]
+        good = [bytearray(value) for value in values] if name == "raw" else ["a", "ä"]
         assert [row["value"] for row in rows] == [*good, None]
         assert json.loads(rows[-1]["_extra"]) == {"_tombstone": True}
         assert reasons_of(spark, tmp_path, name) == ([] if name == "raw" else ["utf8"])
@@ -358,22 +358,22 @@ def test_a_drafted_schema_loads_what_it_was_drafted_from(
     topic = "plain"
     produce.create_topics(stack.bootstrap, [topic], 2, {"retention.ms": "-1"})
     values = [{"id": n, "at": NOW + n, "deep": {"name": "x", "marks": [1.5]}} for n in range(50)]
-    stack.send(topic, None, [json.dumps(one).encode() for one in values])
+    stack.send(topic, None, [json.dumps(value).encode() for value in values])
     drafted = tmp_path / "plain.json"
     words = ["infer-schema", "--topic", topic, "--bootstrap", stack.bootstrap]
     assert cli.main([*words, "--out", str(drafted)]) == EXIT_DONE
     assert cli.main([*words, "--out", str(drafted)]) == EXIT_USAGE
     assert json.loads(drafted.read_text())["event_time"] == "at"
     assert run("load", topic, "--schema", str(drafted)) == EXIT_DONE
-    found = sorted((row["id"], row["at"], row["deep"]) for row in rows_of(spark, tmp_path, topic))
-    assert found == [(one["id"], one["at"], one["deep"]) for one in values]
+    rows = sorted((row["id"], row["at"], row["deep"]) for row in rows_of(spark, tmp_path, topic))
+    assert rows == [(value["id"], value["at"], value["deep"]) for value in values]
     assert run("audit", topic, "--schema", str(drafted), "--deep") == EXIT_DONE
 
     stack.client.register_schema("drafted-value", Registered(json.dumps(ORDER), "AVRO"))
     capsys.readouterr()
     words = ["infer-schema", "--topic", "drafted", "--bootstrap", stack.bootstrap, "--registry", stack.url]
     assert cli.main([*words, "--format", "avro"]) == EXIT_DONE
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)["fields"]][:3] == ["id", "at", "total"]
+    assert [f["name"] for f in json.loads(capsys.readouterr().out)["fields"]][:3] == ["id", "at", "total"]
 
 
 def test_simulated_avro_is_loaded_but_for_spoilt_events(

@@ -117,12 +117,12 @@ def made(cls: Any, values: dict[str, Any]) -> Any:
             getattr(message, name).CopyFrom(made(type(getattr(message, name)), value))
         elif name == "n":
             for inner in value:
-                one = message.n.add()
-                one.CopyFrom(made(type(one), inner))
+                item = message.n.add()
+                item.CopyFrom(made(type(item), inner))
         elif isinstance(value, list):
             kind = message.DESCRIPTOR.fields_by_name[name]
             numbers = kind.enum_type.values_by_name if kind.enum_type else None
-            getattr(message, name).extend([numbers[one].number if numbers else one for one in value])
+            getattr(message, name).extend([numbers[item].number if numbers else item for item in value])
         elif isinstance(value, dict):
             getattr(message, name).update(value)
         else:
@@ -157,12 +157,12 @@ def expected(held: dict[str, Any]) -> dict[str, Any]:
     row = {name: held.get(name, default) for name, default in plain.items()}
     row |= {
         "m": inner_of(held["m"]) if "m" in held else None,
-        "n": [inner_of(one) for one in held.get("n", [])],
+        "n": [inner_of(inner) for inner in held.get("n", [])],
     }
     row |= {name: held.get(name, []) for name in "op"}
     row |= {
         "q": sorted(held.get("q", {}).items()),
-        "r": [(key, inner_of(one)) for key, one in sorted(held.get("r", {}).items())],
+        "r": [(key, inner_of(inner)) for key, inner in sorted(held.get("r", {}).items())],
     }
     time = held.get("s")
     row |= {"s": None if time is None else time["seconds"] * 1_000_000 + time["nanos"] // 1000}
@@ -185,18 +185,18 @@ def expected(held: dict[str, Any]) -> dict[str, Any]:
 def test_values_of_all_types_are_what_was_written(many: list[dict[str, Any]], is_careful: bool) -> None:
     decoder = decoder_of(PROTO3)
     cls = message_class(PROTO3)
-    values = [made(cls, one).SerializeToString() for one in many]
-    found = verdict(careful(decoder) if is_careful else decoder, list(values))
-    for one, row in zip(many, found, strict=True):
-        wanted = expected(one)
-        if wanted["s"] is not None and not -62_135_596_800_000_000 <= wanted["s"] < 253_402_300_800_000_000:
+    values = [made(cls, value).SerializeToString() for value in many]
+    rows = verdict(careful(decoder) if is_careful else decoder, list(values))
+    for value, row in zip(many, rows, strict=True):
+        row_ = expected(value)
+        if row_["s"] is not None and not -62_135_596_800_000_000 <= row_["s"] < 253_402_300_800_000_000:
             assert row == "range"
         else:
-            order = {name: wanted[name] for name in row}
+            order = {name: row_[name] for name in row}
             assert same(row, order)
     if not is_careful:
         parts, doubtful = decoder._decode_fast(columns(list(values)))
-        assert len(doubtful) == sum(isinstance(row, str) for row in found)
+        assert len(doubtful) == sum(isinstance(row, str) for row in rows)
         assert sum(len(rows) for rows, _ in parts) + len(doubtful) == len(values)
 
 
@@ -209,7 +209,7 @@ FIELDS = st.builds(
 )
 ANY = st.one_of(
     GOOD,
-    st.builds(lambda one, other: one + other, GOOD, GOOD),  # fields twice: merged
+    st.builds(lambda first, other: first + other, GOOD, GOOD),  # fields twice: merged
     st.builds(spoil, GOOD, st.integers(0, 60), st.integers(0, 255), st.sampled_from(["cut", "set", "add"])),
     st.binary(max_size=12),
     st.lists(FIELDS, max_size=4).map(b"".join),
@@ -222,19 +222,19 @@ ANY = st.one_of(
 @given(st.lists(ANY, min_size=1, max_size=5))
 def test_verdicts_on_any_bytes_agree_in_any_block_and_both_ways(text: str, many: list[bytes | None]) -> None:
     decoder = decoder_of(text)
-    alone = [one for value in many for one in verdict(careful(decoder), [value])]
+    alone = [row for value in many for row in verdict(careful(decoder), [value])]
     assert same(verdict(careful(decoder), list(many)), alone)
     assert same(verdict(decoder, list(many)), alone)
     cls = message_class(text)
-    for value, one in zip(many, alone, strict=True):
-        if isinstance(one, dict):
+    for value, row in zip(many, alone, strict=True):
+        if isinstance(row, dict):
             assert value is not None
             cls.FromString(value)
-            kept = b64decode(json.loads(one[EXTRA] or "{}").get("_unknown", ""))
+            kept = b64decode(json.loads(row[EXTRA] or "{}").get("_unknown", ""))
             cls.FromString(kept)
             assert len(kept) <= len(value)
         else:
-            assert one in ("empty", "protobuf", "utf8", "range", "missing_field")
+            assert row in ("empty", "protobuf", "utf8", "range", "missing_field")
 
 
 def test_what_the_schema_does_not_know_is_kept() -> None:

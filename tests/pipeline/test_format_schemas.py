@@ -40,12 +40,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def registered(url: str, *texts: str, form: str = "AVRO") -> registries.Registry:
     """A registry that has been asked for schemas 1, 2, ... already."""
-    one = registries.Registry(url)
+    source = registries.Registry(url)
     for n, text in enumerate(texts, 1):
         schema = Schema(form, text)
-        registries.SCHEMAS.put(one, n, schema, parse(schema))
-    registries.SCHEMAS.put(one, 99, None, None)
-    return one
+        registries.SCHEMAS.put(source, n, schema, parse(schema))
+    registries.SCHEMAS.put(source, 99, None, None)
+    return source
 
 
 def record(*fields: Any) -> dict[str, Any]:
@@ -78,8 +78,10 @@ def test_records_are_resolved_from_the_writers_schema() -> None:
     odd = record(
         ("a", "string", {}), ("d", "double", {}), ("e", record(("x", "int", {})) | {"name": "E"}, {})
     )
-    one = registered("http://resolved:1", *map(json.dumps, (mine, theirs, odd)))
-    decoder = AvroDecoder(EventSchema("t", NO_EVENT_TIME, fields_of_text(json.dumps(mine))[1]), registry=one)
+    source = registered("http://resolved:1", *map(json.dumps, (mine, theirs, odd)))
+    decoder = AvroDecoder(
+        EventSchema("t", NO_EVENT_TIME, fields_of_text(json.dumps(mine))[1]), registry=source
+    )
     values: list[bytes | None] = [
         framed(1, mine, {"a": 1 << 40, "b": None, "c": 3, "d": 0.1, "e": {"x": 1}}),
         framed(2, theirs, {"a": 5, "d": 0.5, "new": {"k": 1}, "e": {"x": 2, "y": b"\xff"}, "b": "hm"}),
@@ -90,7 +92,7 @@ def test_records_are_resolved_from_the_writers_schema() -> None:
         b"",
         framed(1, mine, {"a": 2, "b": "x", "c": 4, "d": 0.2, "e": {"x": 3}}),
     ]
-    wanted = [
+    rows = [
         {"a": 1 << 40, "b": None, "c": 3, "d": 0.1, "e": {"x": 1}, EXTRA: None},
         {
             "a": 5,
@@ -107,19 +109,19 @@ def test_records_are_resolved_from_the_writers_schema() -> None:
         "framing",
         {"a": 2, "b": "x", "c": 4, "d": 0.2, "e": {"x": 3}, EXTRA: None},
     ]
-    assert verdict(decoder, values) == wanted
-    assert verdict(careful(decoder), values) == wanted
+    assert verdict(decoder, values) == rows
+    assert verdict(careful(decoder), values) == rows
     _, doubtful = decoder._decode_fast(columns(values))
     assert doubtful.tolist() == [2, 3, 4, 5, 6]
 
 
 def test_framing_is_a_zero_byte_and_four_bytes_of_id() -> None:
     schema = record(("a", "long", {}))
-    one, large = registered("http://framed:1", json.dumps(schema)), 0x01020304
+    source, large = registered("http://framed:1", json.dumps(schema)), 0x01020304
     text = Schema("AVRO", json.dumps(schema))
-    registries.SCHEMAS.put(one, large, text, parse(text))
+    registries.SCHEMAS.put(source, large, text, parse(text))
     decoder = AvroDecoder(
-        EventSchema("t", NO_EVENT_TIME, fields_of_text(json.dumps(schema))[1]), registry=one
+        EventSchema("t", NO_EVENT_TIME, fields_of_text(json.dumps(schema))[1]), registry=source
     )
     values: list[bytes | None] = [
         framed(large, schema, {"a": 5}),
@@ -182,8 +184,8 @@ def test_a_table_grows_by_what_a_newer_schema_has() -> None:
     )
     grown = old.grown(new)
     old.check_evolution(grown)
-    assert [(one.name, one.required) for one in grown.fields] == [("at", True), ("e", False), ("n", False)]
-    assert [one.name for one in grown.fields[1].type.fields] == ["x", "y"]  # type: ignore[union-attr]
+    assert [(f.name, f.required) for f in grown.fields] == [("at", True), ("e", False), ("n", False)]
+    assert [f.name for f in grown.fields[1].type.fields] == ["x", "y"]  # type: ignore[union-attr]
     other = EventSchema(
         "t", "at", (Field("at", "timestamp_ms", True), Field("e", "string"), Field("E", "int"))
     )
@@ -235,17 +237,17 @@ LOGICAL = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "raw", "wanted", "value"), LOGICAL)
-def test_logical_types_of_avro(kind: Any, raw: Any, wanted: Any, value: Any) -> None:
+@pytest.mark.parametrize(("kind", "raw", "expected", "value"), LOGICAL)
+def test_logical_types_of_avro(kind: Any, raw: Any, expected: Any, value: Any) -> None:
     schema = record(("a", kind, {}))
     plain = {name: held for name, held in kind.items() if name not in ("logicalType", "precision", "scale")}
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(record(("a", plain, {}))), {"a": raw})
-    found = fields_of_text(json.dumps(schema))[1]
-    assert found[0].type == wanted
-    decoder = AvroDecoder(EventSchema("t", NO_EVENT_TIME, found), text=json.dumps(schema))
-    for one in (decoder, careful(decoder)):
-        assert verdict(one, [out.getvalue()]) == [{"a": value, EXTRA: None}]
+    fields = fields_of_text(json.dumps(schema))[1]
+    assert fields[0].type == expected
+    decoder = AvroDecoder(EventSchema("t", NO_EVENT_TIME, fields), text=json.dumps(schema))
+    for way in (decoder, careful(decoder)):
+        assert verdict(way, [out.getvalue()]) == [{"a": value, EXTRA: None}]
 
 
 @pytest.mark.parametrize(
@@ -266,10 +268,10 @@ def test_what_no_column_holds_is_refused_or_kept(kind: Any, raw: Any) -> None:
     decoder = AvroDecoder(
         EventSchema("t", NO_EVENT_TIME, fields_of_text(json.dumps(schema))[1]), text=json.dumps(schema)
     )
-    for one in (decoder, careful(decoder)):
+    for way in (decoder, careful(decoder)):
         is_time = isinstance(raw, int)
         expected = {"a": None, "_extra": f'{{"a":{raw}}}'} if is_time else "range"
-        assert verdict(one, [out.getvalue()]) == [expected]
+        assert verdict(way, [out.getvalue()]) == [expected]
 
 
 def test_a_record_within_itself_becomes_text() -> None:
@@ -310,20 +312,17 @@ def test_schemas_are_read_from_files_of_all_formats(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    found = {name: chosen("--schema", str(tmp_path / name)) for name in files}
-    assert [one.decoding.get("format") for one in found.values()] == ["avro", "protobuf", None, None]
-    assert [one.schema.fields[-1].name for one in found.values()] == ["x", "x", "x", "ts"]
-    for one in found.values():
-        limits = json.loads(json.dumps(formats.restore(one.schema, one.decoding).limits()))
-        assert formats.restore(one.schema, limits) == formats.restore(one.schema, one.decoding)
-    table = found["a.avsc"].schema.to_dict()
+    by_name = {name: chosen("--schema", str(tmp_path / name)) for name in files}
+    assert [entry.decoding.get("format") for entry in by_name.values()] == ["avro", "protobuf", None, None]
+    assert [entry.schema.fields[-1].name for entry in by_name.values()] == ["x", "x", "x", "ts"]
+    for entry in by_name.values():
+        limits = json.loads(json.dumps(formats.restore(entry.schema, entry.decoding).limits()))
+        assert formats.restore(entry.schema, limits) == formats.restore(entry.schema, entry.decoding)
+    table = by_name["a.avsc"].schema.to_dict()
     (tmp_path / "a.avsc").write_text(json.dumps(record(("x", "long", {}), ("y", "int", {}))))
-    assert [one.name for one in chosen("--schema", str(tmp_path / "a.avsc"), table=table).schema.fields] == [
-        "x"
-    ]
+    assert [f.name for f in chosen("--schema", str(tmp_path / "a.avsc"), table=table).schema.fields] == ["x"]
     assert [
-        one.name
-        for one in chosen("--schema", str(tmp_path / "a.avsc"), "--evolve", table=table).schema.fields
+        f.name for f in chosen("--schema", str(tmp_path / "a.avsc"), "--evolve", table=table).schema.fields
     ] == ["x", "y"]
 
 
@@ -346,15 +345,15 @@ def test_json_schemas_become_columns_or_text() -> None:
             },
         }
     )
-    title, found = json_fields(text)
+    title, fields = json_fields(text)
     assert title == "T"
-    assert found[:4] == (
+    assert fields[:4] == (
         Field("a", "long", True, min=0),
         Field("b", "uuid"),
         Field("c", Union((Field("string", "string"), Field("long", "long")))),
         Field("d", Map(Field("value", "double", True))),
     )
-    assert found[4:] == (
+    assert fields[4:] == (
         Field("e", "json"),
         Field("f", Enum(("x", "y")), True),
         Field("g", Record((Field("next", "json"),))),
@@ -378,7 +377,7 @@ def test_a_draft_holds_the_sample_that_it_was_made_from() -> None:
     ] + [b"no json"]
     schema = draft("t", sample)
     assert schema.event_time == "ts"
-    assert {one.name: one.type for one in schema.fields} == {
+    assert {f.name: f.type for f in schema.fields} == {
         "ts": "long",
         "id": "uuid",
         "n": "double",
@@ -387,7 +386,7 @@ def test_a_draft_holds_the_sample_that_it_was_made_from() -> None:
         "any": "json",
     }
     assert EventSchema.from_dict(schema.to_dict()) == schema
-    assert [isinstance(one, dict) for one in verdict(JsonDecoder(schema), sample)] == [
+    assert [isinstance(row, dict) for row in verdict(JsonDecoder(schema), sample)] == [
         True,
         True,
         True,

@@ -58,8 +58,8 @@ def test_many_records_with_many_items_take_the_fast_way(records: int, items: int
         data: list[bytes | None] = [written(schema, {"f": value})] * records
         data.append(written(schema, {"f": short}))
         assert decoder._decode_fast(columns(data))[1].tolist() == ([] if is_fast else list(range(records)))
-        found = [len(one["f"]) for one in verdict(decoder, data)]
-        assert found == [items] * records + [1]
+        sizes = [len(row["f"]) for row in verdict(decoder, data)]
+        assert sizes == [items] * records + [1]
 
 
 def test_damaged_record_leaves_others_the_fast_way() -> None:
@@ -120,8 +120,8 @@ def test_json_maps_and_unions_have_no_fast_way(kind: Any, expected: bool) -> Non
 def test_json_value_keeps_its_quotes_and_digits(text: str) -> None:
     decoder = JsonDecoder(EventSchema("t", NO_EVENT_TIME, (Field("f", "json"),)))
     for each in (decoder, careful(decoder)):
-        (found,) = verdict(each, [b'{"f":%b}' % text.encode()])
-        assert found["f"] == (None if text == "null" else text)
+        (row,) = verdict(each, [b'{"f":%b}' % text.encode()])
+        assert row["f"] == (None if text == "null" else text)
 
 
 @pytest.mark.parametrize("kind", ["float", "double", "bytes", "uuid", "date", "iso8601", "int", "time_ms"])
@@ -152,7 +152,7 @@ class Client:
         self.asked: list[tuple[str, int]] = []
 
     def schema_of(self, name: str) -> Schema:
-        references = tuple(Reference(one, f"subject of {one}", len(one)) for one in self.refers[name])
+        references = tuple(Reference(name_, f"subject of {name_}", len(name_)) for name_ in self.refers[name])
         return Schema("PROTOBUF", f"text of {name}", references)
 
     async def version(self, subject: str, version: int) -> Any:
@@ -169,7 +169,7 @@ class Client:
 def test_referenced_schemas_follow_their_dependencies(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(top=("a", "bb"), a=("ccc",), bb=("ccc", "dddd"), ccc=(), dddd=("ccc",))
     monkeypatch.setattr(registries, "_client", lambda _: client)
-    found = Registry("http://r").references(client.schema_of("top"))
-    assert list(found.items()) == [(name, f"text of {name}") for name in ("ccc", "a", "dddd", "bb")]
+    references = Registry("http://r").references(client.schema_of("top"))
+    assert list(references.items()) == [(name, f"text of {name}") for name in ("ccc", "a", "dddd", "bb")]
     assert client.asked == [(f"subject of {name}", len(name)) for name in ("a", "ccc", "bb", "dddd")]
     assert Registry("http://r").references(client.schema_of("ccc")) == {}

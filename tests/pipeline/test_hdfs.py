@@ -79,9 +79,9 @@ def test_hdfs_file_is_whole_on_close_and_refusals_are_oserror(place: Place) -> N
     assert store.sha256_of(io, f"{place.location}/a")[0] == 10_000
     store.write(io, f"{place.location}/empty", b"")
     assert store.read(io, f"{place.location}/empty") == b""
-    [found] = [one for one in store.listing(io, place.location) if one.location.endswith("/a")]
-    assert found.location == f"{place.location}/a"
-    assert abs(found.modified - time.time()) < 600
+    [listed] = [entry for entry in store.listing(io, place.location) if entry.location.endswith("/a")]
+    assert listed.location == f"{place.location}/a"
+    assert abs(listed.modified - time.time()) < 600
     with pytest.raises(FileNotFoundError):
         store.read(io, f"{place.location}/none")
     with pytest.raises(OSError, match=r"HDFS: RPCError.*ParentNotDirectoryException"):

@@ -46,18 +46,18 @@ def test_snapshot_has_the_rows_and_the_name_of_its_entry(place: Place) -> None:
     load(place, 10)
     assert scan(place) == list(range(35))
     table = Table(place)
-    assert {one.file.file_path for one in stock(place).scan().plan_files()} == set(table.files().rows)
+    assert {task.file.file_path for task in stock(place).scan().plan_files()} == set(table.files().rows)
     assert versions(place) == ["1", "2"]
-    said = stock(place).current_snapshot().summary.additional_properties
+    summary = stock(place).current_snapshot().summary.additional_properties
     state = table.state()
-    assert (said["barnabas.ledger-path"], said["barnabas.ledger-sha256"]) == (state.path, state.digest)
+    assert (summary["barnabas.ledger-path"], summary["barnabas.ledger-sha256"]) == (state.path, state.digest)
     properties = stock(place).properties
     assert (properties["barnabas.ledger-path"], properties["barnabas.ledger-sha256"]) == (
         state.path,
         state.digest,
     )
-    assert said["total-records"] == "35"
-    assert len(json.dumps(said)) < 1500, "metadata.json holds them all"
+    assert summary["total-records"] == "35"
+    assert len(json.dumps(summary)) < 1500, "metadata.json holds them all"
 
 
 class AnySchema(EventSchema):
@@ -101,7 +101,7 @@ def test_events_of_any_type_round_trip_in_any_partitioning(
             "by_name": [("k", {"x": 1.5, "tags": None})],
             "small": -7,
             "local": datetime(2026, 11, 20, 1, 2, 3, 4),
-            **{one.name: None for one in COORDINATES},
+            **{field.name: None for field in COORDINATES},
             "_topic_id": "id",
             "_topic_partition": 0,
             "_offset": n,
@@ -110,26 +110,26 @@ def test_events_of_any_type_round_trip_in_any_partitioning(
     ]
     table = Table(place)
     table.prepare(schema)
-    given = pa.Table.from_pylist(events, lake_schema(schema))
+    table_ = pa.Table.from_pylist(events, lake_schema(schema))
     writer = TableWriter(table.layout, schema, "id", 0)
-    writer.write(given)
-    made = writer.close()
-    assert len(made) == files
-    assert {hour for file in made for hour in file.hours} == {
+    writer.write(table_)
+    files_ = writer.close()
+    assert len(files_) == files
+    assert {hour for file in files_ for hour in file.hours} == {
         hour_number("2026-11-20T07"), hour_number("2026-11-21T07")
     }  # fmt: skip
     entry = entry_of(table, "load")
-    entry.add = made
+    entry.add = files_
     table.commit(entry)
-    parts = scan_module.rows(table.layout, table.pieces(), given.schema)
-    found = pa.concat_tables(parts).sort_by("_offset")
-    assert found.to_pylist() == given.to_pylist(), "null lists of structs are no empty ones"
+    parts = scan_module.rows(table.layout, table.pieces(), table_.schema)
+    actual = pa.concat_tables(parts).sort_by("_offset")
+    assert actual.to_pylist() == table_.to_pylist(), "null lists of structs are no empty ones"
     stocks = (
         stock(place).scan().to_arrow().sort_by("_offset").select(["at", "cost", "points", "by_name", "small"])
     )
-    assert stocks.cast(pa.schema([given.schema.field(name) for name in stocks.column_names])).to_pylist() == [
-        {name: row[name] for name in stocks.column_names} for row in given.to_pylist()
-    ]
+    assert stocks.cast(
+        pa.schema([table_.schema.field(name) for name in stocks.column_names])
+    ).to_pylist() == [{name: row[name] for name in stocks.column_names} for row in table_.to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_a_filter_on_the_event_time_opens_only_its_hours(place: Place) -> None:
 def test_a_schema_that_grows_gives_old_rows_nulls(place: Place) -> None:
     load(place, 10)
     load(place, 10, GROWN)
-    found = stock(place).scan().to_arrow().sort_by("_offset")
-    assert found["device"].to_pylist() == [None] * 10 + [f"d{n}" for n in range(10, 20)]
+    rows = stock(place).scan().to_arrow().sort_by("_offset")
+    assert rows["device"].to_pylist() == [None] * 10 + [f"d{n}" for n in range(10, 20)]
     compact(place)
     again = stock(place).scan().to_arrow().sort_by("_offset")
-    assert again["device"].to_pylist() == found["device"].to_pylist()
+    assert again["device"].to_pylist() == rows["device"].to_pylist()
 
 
 def test_compaction_keeps_rows_and_vacuum_keeps_old_snapshots(place: Place) -> None:
@@ -222,9 +222,9 @@ def test_dead_letters_are_a_table_too(place: Place) -> None:
     for _ in range(2):
         assert not DeadLetters(Table(place)).publish(), "what came since has none"
     assert len(dead.iceberg().snapshots()) == 1
-    found = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow().sort_by("offset")
-    assert found["offset"].to_pylist() == [10, 11, 12, 18, 19]
-    assert set(found["reason"].to_pylist()) == {"json"}
+    letters = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow().sort_by("offset")
+    assert letters["offset"].to_pylist() == [10, 11, 12, 18, 19]
+    assert set(letters["reason"].to_pylist()) == {"json"}
     table = Table(place)
     assert DeadLetters(table).differences(table.entries()) == []
     paths = [*table.files().dead]
@@ -232,7 +232,7 @@ def test_dead_letters_are_a_table_too(place: Place) -> None:
     theirs.delete("offset < 15")
     name = "table barnabas.logins__dead"
     assert DeadLetters(table).differences(table.entries()) == [f"{name} lacks {paths[0]}"]
-    theirs.append(found)
+    theirs.append(letters)
     lacks, more = DeadLetters(table).differences(table.entries())
     assert lacks == f"{name} lacks {paths[0]}"
     assert more.startswith(f"{name} has file://")
@@ -271,7 +271,7 @@ def test_removed_or_changed_dead_letters_are_reported(place: Place) -> None:
     catalogs = ScriptedCatalogs()
     dead = DeadLetters(Table(place, catalogs=catalogs))
     dead.publish()
-    [first, second] = sorted(Table(place).files().dead.values(), key=lambda one: one.offset_min)
+    [first, second] = sorted(Table(place).files().dead.values(), key=lambda file: file.offset_min)
 
     def task(path: str, rows: int, deletes: int = 0) -> Any:
         file = SimpleNamespace(file_path=path, record_count=rows)
@@ -311,8 +311,8 @@ def test_dead_letters_follow_a_rollback_of_their_table(place: Place) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dead, "_open", lambda **_: pytest.fail("the catalog was asked"))
         assert not dead.publish(), "what came since has none"
-    found = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow()
-    assert sorted(found["offset"].to_pylist()) == list(range(7))
+    letters = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow()
+    assert sorted(letters["offset"].to_pylist()) == list(range(7))
 
 
 def test_apache_icebergs_own_library_for_java_reads_it(place: Place, iceberg_classpath: str) -> None:
@@ -328,8 +328,8 @@ def test_apache_icebergs_own_library_for_java_reads_it(place: Place, iceberg_cla
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[1] for line in lines if line[0] == "version"] == ["1", "2", "3", "4"]
-    found = sorted((int(line[2]), line[1], line[3], line[4]) for line in lines if line[0] == "row")
-    assert found == [(n, "0", f"m{n}", "null" if n < 25 else f"d{n}") for n in range(10, 40)]
+    rows = sorted((int(line[2]), line[1], line[3], line[4]) for line in lines if line[0] == "row")
+    assert rows == [(n, "0", f"m{n}", "null" if n < 25 else f"d{n}") for n in range(10, 40)]
 
 
 # --- names, catalogs --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Results of increments: what came since, exactly once, whoever is killed, at a cost that does not grow with the table."""
+"""Results of increments: what came since, exactly once, whatever is killed, at a cost that does not grow with the table."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def derived(job: Any, lake: Path, root: Where, **more: Any) -> Derived:
 
 
 def lake_for(lake: Path, root: Where) -> Lake:
-    """A lake on this machine whose properties are those of another store, too."""
+    """A lake on this machine with the properties of another store, too."""
     return Lake(str(lake), properties=tuple(root.io.properties.items()))
 
 
@@ -168,11 +168,11 @@ def test_a_killed_process_neither_loses_nor_doubles(
 
 def days_of(events: list[Event], count: int) -> list[Event]:
     """Repeat a day's events on other days."""
-    one = [event for event in events if START_MS <= event.ts < START_MS + DAY_MS]
+    of_day = [event for event in events if START_MS <= event.ts < START_MS + DAY_MS]
     return [
         Event(event.ts + n * DAY_MS, event.delivered + n * DAY_MS, event.kind, event.key,
               event.fields | {"ts": event.ts + n * DAY_MS})
-        for n in range(count) for event in one
+        for n in range(count) for event in of_day
     ]  # fmt: skip
 
 
@@ -188,13 +188,13 @@ def test_reads_of_a_run_grow_with_new_events_only(
         for job in jobs(simulation):
             update(spark, job, lake, found_in)
         append(lake, [event for event in lasting if event.ts >= last])
-        found = [update(spark, job, lake, found_in) for job in jobs(simulation)]
+        updates = [update(spark, job, lake, found_in) for job in jobs(simulation)]
         costs.append({
             job.name: (done.rows_read, done.files_read, done.partials_read, done.parts)
-            for job, done in zip(jobs(simulation), found, strict=True)
+            for job, done in zip(jobs(simulation), updates, strict=True)
         })  # fmt: skip
-        assert not any(done.is_replay for done in found)
-        assert all(0 < done.rows_read < 600 for done in found), found
+        assert not any(done.is_replay for done in updates)
+        assert all(0 < done.rows_read < 600 for done in updates), updates
     assert costs[0] == costs[1]
     assert costs[1]["monitor"][3] == costs[1]["security"][3] == 1, "the last day alone is made again"
 
@@ -250,18 +250,18 @@ def test_a_part_may_have_any_name_and_none(spark: Any, tmp_path: Path, where: Wh
     lake = tmp_path / "lake"
     names = ["nothing", "null", "none", "a/b", "..", "x=1 y%2F", "ä"]
     for n in range(3):
-        seen = [(START_MS + n, {"ts": START_MS + n, "member": "m", "visitor": one}) for one in names[: 7 - n]]
+        seen = [(START_MS + n, {"ts": START_MS + n, "member": "m", "visitor": id_}) for id_ in names[: 7 - n]]
         append(lake, [Event(at, at, "profiles", "m", fields) for at, fields in seen])
         update(spark, ByVisitor(), lake, where)
-    expected = {"" if one == "nothing" else one: min(7 - n, 3) for n, one in enumerate(names)}
-    found = derived(ByVisitor(), lake, where)
+    expected = {"" if name == "nothing" else name: min(7 - n, 3) for n, name in enumerate(names)}
+    results = derived(ByVisitor(), lake, where)
     for result in ("all", "counts"):
-        rows = found.result(result).to_pylist()
+        rows = results.result(result).to_pylist()
         assert {row["visitor"]: row["count"] for row in rows} == expected
         assert len(rows) == len(expected)
     update(spark, ByVisitor(), lake, out)
     assert published(where) == published(out)
-    assert {one for one in (where / "by_visitor/results/counts").names() if one.endswith("csv")} == {
+    assert {name for name in (where / "by_visitor/results/counts").names() if name.endswith("csv")} == {
         "none.csv", "a%2Fb.csv", "...csv", "x%3D1%20y%252F.csv", "%C3%A4.csv",
     }  # fmt: skip
 
@@ -284,15 +284,15 @@ def test_parts_have_values_of_each_type_as_they_were(spark: Any, where: Where, z
         named = kept.write_parts(frame, kept.begin(1))
         again = kept.read_parts(spark, named, frame.schema)
         assert again.schema.simpleString() == frame.schema.simpleString()
-        rows, expected = (one.orderBy("id").toArrow() for one in (again, frame))
+        rows, expected = (frame_.orderBy("id").toArrow() for frame_ in (again, frame))
         assert rows.equals(expected.cast(rows.schema))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     assert sorted(named) == ["p0", "p1", "p2"]
     assert [kept.rows(path) for path in named.values()] == [10_000] * 3
     wider = spark.createDataFrame([], "part string, id bigint, added struct<a: bigint>").schema
-    one = kept.read_parts(spark, {"p1": named["p1"]}, wider).orderBy("id").limit(2).collect()
-    assert [(row.part, row.id, row.added) for row in one] == [("p1", 1, None), ("p1", 4, None)]
+    rows_ = kept.read_parts(spark, {"p1": named["p1"]}, wider).orderBy("id").limit(2).collect()
+    assert [(row.part, row.id, row.added) for row in rows_] == [("p1", 1, None), ("p1", 4, None)]
     assert kept.read_parts(spark, {}, wider).count() == 0
     assert kept.write_parts(frame.where("false"), kept.begin(2)) == {}
 
@@ -327,10 +327,10 @@ def test_of_two_runs_one_wins_and_what_nobody_names_goes(
     assert derived(Visitors(), lake, where).store.state().inputs == {"profiles": 7}
     commits = [json.loads(text) for text in (kept / "commits").all().values()]
     assert len(commits) == 2
-    named = {path for one in commits for path in results.ResultState(**one).paths}
+    named = {path for commit in commits for path in results.ResultState(**commit).paths}
     there = {f"files/{name}" for name in (kept / "files").names()}
     assert named <= there
-    assert all(int(one.split("/")[1].partition("-")[0]) > 5 for one in there - named), "but for the newest"
+    assert all(int(path.split("/")[1].partition("-")[0]) > 5 for path in there - named), "but for the newest"
 
 
 def test_other_rules_judge_what_was_counted_before(

@@ -74,21 +74,19 @@ def test_rank_weighs_recent_events_and_last_votes(spark: Any, tmp_path: Path) ->
         events.append(event("votes", next(times), member, member=member, **more))
     derived = updated(spark, Rank(window_ms=window, half_life_ms=half_life), tmp_path, events)
 
-    def counts_as(one: Event) -> bool:
-        fields = one.fields
-        is_shown = one.kind == "views" and fields["item"] and fields["status"] == 200 and fields["js"]
-        return one.kind == "clicks" or bool(is_shown)
+    def counts_as(seen_event: Event) -> bool:
+        fields = seen_event.fields
+        is_shown = seen_event.kind == "views" and fields["item"] and fields["status"] == 200 and fields["js"]
+        return seen_event.kind == "clicks" or bool(is_shown)
 
-    seen = [one for one in events if counts_as(one)]
-    newest = max(one.ts - one.ts % window for one in seen)
+    seen = [e for e in events if counts_as(e)]
+    newest = max(e.ts - e.ts % window for e in seen)
     counts: Counter[tuple[str, str]] = Counter()
     weights: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for one in seen:
-        counts[one.kind, one.fields["item"]] += 1
-        weights[one.kind, one.fields["item"]] += 2 ** -((newest - (one.ts - one.ts % window)) / half_life)
-    votes = {
-        (one.fields["item"], one.key): one.fields["vote"] for one in sorted(events) if one.kind == "votes"
-    }
+    for e in seen:
+        counts[e.kind, e.fields["item"]] += 1
+        weights[e.kind, e.fields["item"]] += 2 ** -((newest - (e.ts - e.ts % window)) / half_life)
+    votes = {(e.fields["item"], e.key): e.fields["vote"] for e in sorted(events) if e.kind == "votes"}
     expected = {}
     for item in [*NAMES, "e"]:
         up, down = (sum(vote == way for (what, _), vote in votes.items() if what == item) for way in (1, -1))
@@ -125,16 +123,16 @@ def test_feed_has_the_newest_liked_items_of_followed_members(spark: Any, tmp_pat
     derived = updated(spark, Feed(follows, items_max=3), tmp_path, events)
     expected: dict[str, list[Any]] = {}
     for member, followed in follows.items():
-        found: dict[str, Event] = {}
-        for one in sorted(events, key=lambda one: one.ts):
-            if one.fields["vote"] > 0 and one.key in followed:
-                found[one.fields["item"]] = one
-        newest = sorted(found.items(), key=lambda pair: -pair[1].ts)[:3]
-        expected |= {member: [[item, one.key, one.ts] for item, one in newest]} if newest else {}
+        liked: dict[str, Event] = {}
+        for row in sorted(events, key=lambda row: row.ts):
+            if row.fields["vote"] > 0 and row.key in followed:
+                liked[row.fields["item"]] = row
+        newest = sorted(liked.items(), key=lambda pair: -pair[1].ts)[:3]
+        expected |= {member: [[item, row.key, row.ts] for item, row in newest]} if newest else {}
     assert derived.job.messages(derived) == expected
     rows = sorted(derived.result("feed").to_pylist(), key=lambda row: (row["member"], row["place"]))
     assert [row["place"] for row in rows] == [
-        n + 1 for one in sorted(expected) for n in range(len(expected[one]))
+        n + 1 for member in sorted(expected) for n in range(len(expected[member]))
     ]
 
 
@@ -157,16 +155,16 @@ def test_security_judges_each_minute_by_its_rules(spark: Any, tmp_path: Path) ->
             events.append(event("votes", ts, name, member=name, ip="i", item="x", vote=1))
             events.append(event("logins", ts, name, member=name, ip="i", ok=draw.random() < 0.3))
     minutes: defaultdict[tuple[str, int], list[Event]] = defaultdict(list)
-    for one in events:
-        subject = one.fields["ip"] if one.kind == "views" else one.key
-        minutes[subject, one.ts // 60_000 * 60_000].append(one)
+    for row in events:
+        subject = row.fields["ip"] if row.kind == "views" else row.key
+        minutes[subject, row.ts // 60_000 * 60_000].append(row)
     broken: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for (subject, minute), found in minutes.items():
-        views = [one for one in found if one.kind == "views"]
-        plain = sum(not one.fields["js"] for one in views)
-        failed = sum(not one.fields["ok"] for one in found if one.kind == "logins")
-        spam = sum(one.kind == "votes" for one in found)
-        urls = {one.fields["url"] for one in views}
+    for (subject, minute), of_minute in minutes.items():
+        views = [row for row in of_minute if row.kind == "views"]
+        plain = sum(not row.fields["js"] for row in views)
+        failed = sum(not row.fields["ok"] for row in of_minute if row.kind == "logins")
+        spam = sum(row.kind == "votes" for row in of_minute)
+        urls = {row.fields["url"] for row in views}
         for kind, is_broken, worst in (
             ("crawler", len(views) >= 4 and len(urls) >= 3 and plain / len(views) >= 0.75, len(views)),
             ("rate", len(views) >= 7, len(views)),
@@ -184,7 +182,7 @@ def test_security_judges_each_minute_by_its_rules(spark: Any, tmp_path: Path) ->
             "verdict_id": name, "kind": kind, "subject": subject, "first_minute": first, "minutes": len(minutes_of),
             "worst": max(worst for _, worst in minutes_of),
         }  # fmt: skip
-    assert {one["kind"] for one in expected.values()} == {"crawler", "rate", "spam", "guessing"}
+    assert {alert["kind"] for alert in expected.values()} == {"crawler", "rate", "spam", "guessing"}
     assert derived.job.messages(derived) == expected
 
 
@@ -208,30 +206,30 @@ def test_monitor_rolls_up_windows_and_alerts_above_rules(spark: Any, tmp_path: P
     windows: defaultdict[tuple[str, str], defaultdict[int, list[Event]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for one in events:
-        metric = one.fields["metric"] if one.kind == "metrics" else f"log_{one.fields['level']}"
-        windows[one.fields["service"], metric][one.ts // 60_000 * 60_000].append(one)
+    for row in events:
+        metric = row.fields["metric"] if row.kind == "metrics" else f"log_{row.fields['level']}"
+        windows[row.fields["service"], metric][row.ts // 60_000 * 60_000].append(row)
     rules = {"m": 4.0, "log_error": 2.0}
     rollups, alerts = [], []
     for (service, metric), by_window in windows.items():
         numbers = []
-        for n, (window, found) in enumerate(sorted(by_window.items())):
-            values = [one.fields["value"] for one in found if "value" in one.fields]
+        for n, (window, of_window) in enumerate(sorted(by_window.items())):
+            values = [row.fields["value"] for row in of_window if "value" in row.fields]
             mean = sum(values) / len(values) if values else None
-            late = sum(one.delivered - one.ts > 60_000 for one in found)
+            late = sum(row.delivered - row.ts > 60_000 for row in of_window)
             rollups.append(
                 (
                     window,
                     service,
                     metric,
-                    len(found),
+                    len(of_window),
                     mean,
                     min(values, default=None),
                     max(values, default=None),
                     late,
                 )
             )
-            measure = len(found) if mean is None else mean
+            measure = len(of_window) if mean is None else mean
             if measure > rules.get(metric, 1e9):
                 numbers.append((n, window, measure))
         for n, window, measure in numbers:
@@ -240,17 +238,17 @@ def test_monitor_rolls_up_windows_and_alerts_above_rules(spark: Any, tmp_path: P
             else:
                 alerts.append([service, metric, window, window + 60_000, 1, measure, n])
     derived = updated(spark, Monitor(window_ms=60_000, rules=rules), tmp_path, events)
-    found = [tuple(row.values()) for row in derived.result("rollups").to_pylist()]
-    assert sorted(found, key=repr) == sorted(rollups, key=repr)
-    assert {one.split("/")[1][:10] for one in derived.store.state().results if "/" in one} == {
+    rows = [tuple(row.values()) for row in derived.result("rollups").to_pylist()]
+    assert sorted(rows, key=repr) == sorted(rollups, key=repr)
+    assert {result.split("/")[1][:10] for result in derived.store.state().results if "/" in result} == {
         "2023-11-14",
         "2023-11-15",
     }
     assert sorted(tuple(row.values()) for row in derived.result("alerts").to_pylist()) == sorted(
-        tuple(one[:-1]) for one in alerts
+        tuple(alert[:-1]) for alert in alerts
     )
-    assert 2 < len(alerts) < sum(one[4] for one in alerts), "some are of one window, some of several"
-    assert {*derived.job.messages(derived)} == {f"{one[0]}/{one[1]}/{one[2]}" for one in alerts}
+    assert 2 < len(alerts) < sum(alert[4] for alert in alerts), "some are of one window, some of several"
+    assert {*derived.job.messages(derived)} == {f"{alert[0]}/{alert[1]}/{alert[2]}" for alert in alerts}
 
 
 def test_visitors_are_counted_once_for_each_member(spark: Any, tmp_path: Path) -> None:
@@ -268,13 +266,13 @@ def test_visitors_are_counted_once_for_each_member(spark: Any, tmp_path: Path) -
     derived = updated(spark, Visitors(), tmp_path, events)
     expected = {}
     for member in "mnop":
-        mine = [one for one in events if one.key == member]
-        visitors = len({one.fields["visitor"] for one in mine})
+        mine = [row for row in events if row.key == member]
+        visitors = len({row.fields["visitor"] for row in mine})
         expected[member] = {
             "member": member,
             "views": len(mine),
             "visitors": visitors,
-            "last": max(one.ts for one in mine),
+            "last": max(row.ts for row in mine),
         }
     assert derived.job.messages(derived) == expected
     nothing.update(spark)
@@ -305,7 +303,7 @@ def test_a_report_counts_the_events_of_its_day(spark: Any, tmp_path: Path) -> No
     done = report(
         spark, lake=str(tmp_path / "lake"), out=str(tmp_path / "out"), day="2023-11-15", partial=True
     )
-    mine = [one for one in events if DAY <= one.ts < DAY + DAY_MS]
+    mine = [row for row in events if DAY <= row.ts < DAY + DAY_MS]
     assert (done.hours, len(done.unsealed), done.rows_read) == (24, 4 * 24, len(mine))
 
     def table(name: str) -> Rows:
@@ -313,41 +311,41 @@ def test_a_report_counts_the_events_of_its_day(spark: Any, tmp_path: Path) -> No
             pq.read_table(tmp_path / "out" / "2023-11-15-partial" / f"{name}.parquet").to_pylist(), key=repr
         )
 
-    def by_hour(kind: str, made: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> Rows:
+    def by_hour(kind: str, row_of: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> Rows:
         hours: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for one in mine:
-            if one.kind == kind:
-                hours[f"2023-11-15T{(one.ts - DAY) // HOUR_MS:02}"].append(one.fields)
-        return sorted(({"hour": hour, **made(found)} for hour, found in hours.items()), key=repr)
+        for row in mine:
+            if row.kind == kind:
+                hours[f"2023-11-15T{(row.ts - DAY) // HOUR_MS:02}"].append(row.fields)
+        return sorted(({"hour": hour, **row_of(fields)} for hour, fields in hours.items()), key=repr)
 
-    def traffic(found: list[dict[str, Any]]) -> dict[str, Any]:
-        took = [one["took_ms"] for one in found if one["took_ms"] is not None]
+    def traffic(fields: list[dict[str, Any]]) -> dict[str, Any]:
+        took = [row["took_ms"] for row in fields if row["took_ms"] is not None]
         return {
-            "views": len(found),
-            "members": len({one["member"] for one in found} - {None}),
-            "sessions": len({one["session"] for one in found}),
-            "errors": sum(one["status"] >= 400 for one in found),
+            "views": len(fields),
+            "members": len({row["member"] for row in fields} - {None}),
+            "sessions": len({row["session"] for row in fields}),
+            "errors": sum(row["status"] >= 400 for row in fields),
             "took_ms_median": median(took) if took else None,
         }
 
     assert table("traffic_by_hour") == by_hour("views", traffic)
     assert table("votes_by_hour") == by_hour(
         "votes",
-        lambda found: {
-            "up": sum(one["vote"] > 0 for one in found),
-            "down": sum(one["vote"] < 0 for one in found),
+        lambda fields: {
+            "up": sum(row["vote"] > 0 for row in fields),
+            "down": sum(row["vote"] < 0 for row in fields),
         },
     )
     assert table("logins_by_hour") == by_hour(
-        "logins", lambda found: {"logins": len(found), "failed": sum(not one["ok"] for one in found)}
+        "logins", lambda fields: {"logins": len(fields), "failed": sum(not row["ok"] for row in fields)}
     )
     of = {
-        kind: Counter(one.fields["item"] for one in mine if one.kind == kind) for kind in ("views", "clicks")
+        kind: Counter(row.fields["item"] for row in mine if row.kind == kind) for kind in ("views", "clicks")
     }
     assert table("top_items") == sorted(
         ({"item": item, "views": of["views"][item], "clicks": of["clicks"][item]} for item in NAMES), key=repr
     )
-    codes = Counter(one.fields["status"] for one in mine if one.kind == "views")
+    codes = Counter(row.fields["status"] for row in mine if row.kind == "views")
     assert table("status_codes") == sorted(
         ({"status": code, "views": n} for code, n in codes.items()), key=repr
     )

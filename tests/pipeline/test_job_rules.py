@@ -48,8 +48,8 @@ def test_options_of_jobs_are_in_units_that_people_use(tmp_path: Path) -> None:
     assert (job_of(Visitors).rekeyed, job_of(Visitors, "--rekeyed").rekeyed) == (False, True)
     rules = tmp_path / "rules.json"
     rules.write_text('{"spam_votes": 3}')
-    made = job_of(Security, "--rules", str(rules), "--allow", "a", "--allow", "b")
-    assert (made.rules, made.allowed) == (Rules(spam_votes=3), ("a", "b"))
+    job = job_of(Security, "--rules", str(rules), "--allow", "a", "--allow", "b")
+    assert (job.rules, job.allowed) == (Rules(spam_votes=3), ("a", "b"))
     assert vars(job_of(Security)) == vars(Security())
     rules.write_text('{"spam_votes": 3, "other": 1}')
     with pytest.raises(UsageError, match="there is no rule 'other'"):
@@ -57,12 +57,12 @@ def test_options_of_jobs_are_in_units_that_people_use(tmp_path: Path) -> None:
 
 
 def test_a_feed_needs_to_know_who_follows_whom(tmp_path: Path) -> None:
-    given, truth = tmp_path / "follows.json", tmp_path / "truth.json"
-    given.write_text('{"a": ["b"]}')
+    follows, truth = tmp_path / "follows.json", tmp_path / "truth.json"
+    follows.write_text('{"a": ["b"]}')
     truth.write_text('{"follows": {"c": ["d"]}}')
-    assert job_of(Feed, "--follows", str(given), "--items", "3", truth=str(truth)).follows == {"a": ["b"]}
-    made = job_of(Feed, truth=str(truth))
-    assert (made.follows, made.items_max) == ({"c": ["d"]}, 20)
+    assert job_of(Feed, "--follows", str(follows), "--items", "3", truth=str(truth)).follows == {"a": ["b"]}
+    feed = job_of(Feed, truth=str(truth))
+    assert (feed.follows, feed.items_max) == ({"c": ["d"]}, 20)
     with pytest.raises(UsageError, match="feed needs --follows, or --truth"):
         job_of(Feed, truth=None)
 
@@ -90,10 +90,10 @@ def test_report_has_the_hours_of_its_day_and_unsealed_ones() -> None:
     views = State(version=7, hours={first - 1, first, first + 5, first + 23, first + 24}, sealed={first})
     votes = State(version=3, hours={first + 5, first + 6}, sealed={first + 5, first + 6})
     states = {"views": views, "votes": votes, "logins": State(hours={first})}
-    found = report.judged(report.ReportSummary("2026-11-20"), states, first)
-    assert found.versions == {"views": 7, "votes": 3}
-    assert found.unsealed == [f"views {hour_name(first + n)}" for n in (5, 23)]
-    assert found.hours == 4
+    summary = report.judged(report.ReportSummary("2026-11-20"), states, first)
+    assert summary.versions == {"views": 7, "votes": 3}
+    assert summary.unsealed == [f"views {hour_name(first + n)}" for n in (5, 23)]
+    assert summary.hours == 4
 
 
 def test_a_report_is_of_a_day_that_there_is(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_topics_with_metadata_errors_are_left_out() -> None:
     site = Site(Cluster("", "127.0.0.1:1"))
     assert site.cluster_id() == ""
     site.ask = lambda work: answers  # type: ignore[method-assign, assignment, return-value]
-    found = site.topics()
-    assert found == {
+    topics = site.topics()
+    assert topics == {
         "a": Topic("a", "AQEBAQEBAQEBAQEBAQEBAQ", 3, False, (10, 11, 12), frozenset({1})),
         "c": Topic("c", "", 0, True, (), frozenset()),
     }

@@ -134,20 +134,20 @@ def send_in_transactions(served: Served, topic: str, events: list[Event]) -> Non
 def test_both_brokers_give_the_same_lake(
     spark: Any, brokers: dict[str, Served], tmp_path: Path, transport: str
 ) -> None:
-    events = [one for one in Simulation(SMALL).events() if one.kind in ("views", "logins")]
-    logins = [one for one in events if one.kind == "logins"]
+    events = [event for event in Simulation(SMALL).events() if event.kind in ("views", "logins")]
+    logins = [event for event in events if event.kind == "logins"]
     seen: dict[str, list[tuple[dict[str, Any], Counter[str]]]] = {}
     for name, served in brokers.items():
         views, topic = f"views-{transport}", f"logins-{transport}"
         produce.create_topics(served.bootstrap, [views], 3, {"retention.ms": "-1"})
         produce.create_topics(served.bootstrap, [topic], 1, {"retention.ms": "-1"})
-        _send_views(served, views, [one for one in events if one.kind == "views"])
+        _send_views(served, views, [event for event in events if event.kind == "views"])
         send_in_transactions(served, topic, logins)
-        for one, kind in ((views, "views"), (topic, "logins")):
-            checkpointed(served, one)
-            loading = served.loading(one, transport, tmp_path / name, kind)
-            found = verdict(*load_and_audit(spark, loading)), rows_of(spark, loading)
-            seen.setdefault(name, []).append(found)
+        for topic_, kind in ((views, "views"), (topic, "logins")):
+            checkpointed(served, topic_)
+            loading = served.loading(topic_, transport, tmp_path / name, kind)
+            outcome = verdict(*load_and_audit(spark, loading)), rows_of(spark, loading)
+            seen.setdefault(name, []).append(outcome)
     assert seen["kafka"] == seen["barnabas"]
     (in_views, view_rows), (in_logins, _) = seen["kafka"]
     assert in_views["dead"] == 3
@@ -179,7 +179,7 @@ def test_compacted_offsets_are_counted_and_the_rest_loaded(
     served, topic = brokers[name], "logins-compacted"
     config = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
     produce.create_topics(served.bootstrap, [topic], 1, config)
-    events = [one for one in Simulation(Site(seed=3, events=4_000)).events() if one.kind == "logins"]
+    events = [event for event in Simulation(Site(seed=3, events=4_000)).events() if event.kind == "logins"]
     sent = 0
     producer = Producer({"bootstrap.servers": served.bootstrap, "batch.num.messages": 100})
     while sent < 15_000:

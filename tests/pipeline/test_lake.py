@@ -49,7 +49,7 @@ def good_events(stream: Stream, kind: str) -> Counter[str]:
 
 
 def rows_of(spark: Any, loading: LoadOptions) -> Counter[str]:
-    names = [one.name for one in loading.schema.fields]
+    names = [field.name for field in loading.schema.fields]
     rows = frames.events(spark, Table(loading.root)).select(*names).collect()
     return Counter(json.dumps(row.asDict(), sort_keys=True) for row in rows)
 

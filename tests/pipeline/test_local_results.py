@@ -35,14 +35,14 @@ from tests.pipeline.topics import Here, Topic, login
 
 
 class Times:
-    """A log whose partitions have records at these times, one an offset."""
+    """A log of partitions with records at these times, one an offset."""
 
     def __init__(self, *times: list[int]) -> None:
         self.times = times
-        self.bounds = {number: Bounds(0, len(one), len(one), 0) for number, one in enumerate(times)}
+        self.bounds = {number: Bounds(0, len(times_), len(times_), 0) for number, times_ in enumerate(times)}
 
     def offset_for_time(self, partition: int, time_ms: int) -> int | None:
-        return next((at for at, one in enumerate(self.times[partition]) if one >= time_ms), None)
+        return next((at for at, time in enumerate(self.times[partition]) if time >= time_ms), None)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ class Times:
 def test_hours_are_sealed_that_nothing_can_come_for(
     times: list[list[int]], ends: dict[int, int], now: int, lateness: int, sealed: list[int]
 ) -> None:
-    log: Any = Times(*([hour * HOUR_MS for hour in one] for one in times))
+    log: Any = Times(*([hour * HOUR_MS for hour in hours] for hours in times))
     state = State()
     state.ends = ends
-    state.hours = {hour for number, one in enumerate(times) for hour in one[: ends.get(number, 0)]}
-    found = sealable_hours(log, log.bounds, state, now_ms=now * HOUR_MS, lateness_ms=lateness * HOUR_MS)
-    assert found == [hour_name(hour) for hour in sealed]
+    state.hours = {hour for number, hours in enumerate(times) for hour in hours[: ends.get(number, 0)]}
+    hours_ = sealable_hours(log, log.bounds, state, now_ms=now * HOUR_MS, lateness_ms=lateness * HOUR_MS)
+    assert hours_ == [hour_name(hour) for hour in sealed]
 
 
 def test_no_hours_are_sealed_of_a_table_without_rows() -> None:
@@ -92,21 +92,21 @@ def test_rereading_uses_the_latest_decoder_of_a_record(topic: Topic, options: Lo
     compact(Here(), options.root)
     table = Table(options.root)
     entries, state = table.entries(), table.state()
-    assert {one.kind for one in entries} >= {"load", "redrive", "backfill"}
+    assert {entry.kind for entry in entries} >= {"load", "redrive", "backfill"}
     log = open_log(options.log)
     try:
-        found = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 6)]))
-        assert [(one.offset_range.start, one.offset_range.end) for one in found] == [(0, 6)]
-        assert [(one.offsets, len(one.hours)) for one in found[0].overrides] == [((4,), 0), ((), 1)]
+        plan = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 6)]))
+        assert [(part.offset_range.start, part.offset_range.end) for part in plan] == [(0, 6)]
+        assert [(row.offsets, len(row.hours)) for row in plan[0].overrides] == [((4,), 0), ((), 1)]
         elsewhere = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 2), OffsetRange(1, 2, 6)]))
         assert [
-            (one.offset_range.partition, one.offset_range.start, one.offset_range.end) for one in elsewhere
+            (row.offset_range.partition, row.offset_range.start, row.offset_range.end) for row in elsewhere
         ] == [(0, 0, 2), (1, 2, 6)]
-        assert [len(one.overrides) for one in elsewhere] == [1, 1], "what was redriven is in neither"
+        assert [len(part.overrides) for part in elsewhere] == [1, 1], "what was redriven is in neither"
     finally:
         log.close()
     arrow = lake_schema(EventSchema.from_dict(state.schema)).append(pa.field("_bad", BAD_TYPE))
-    rows = [row for part in reread(found[0], options.log, state.topic_id, arrow) for row in part.to_pylist()]
+    rows = [row for part in reread(plan[0], options.log, state.topic_id, arrow) for row in part.to_pylist()]
     judged = {row["_offset"]: row["_bad"]["reason"] if row["_bad"] else row["device"] for row in rows}
     assert judged == {0: None, 1: "json", 2: None, 3: None, 4: "d1", 5: "d2"}
 
@@ -169,9 +169,9 @@ def test_result_reads_new_files_or_all_after_changed_rows(topic: Topic, options:
     def news(version: int, derived: Derived = whole) -> list[str] | None:
         states = derived.states()
         digests[states["logins"].version] = states["logins"].digest
-        known = ResultState(1, {"logins": version}, {"logins": digests.get(version, "another")})
-        found = derived.news(known, states)
-        return None if found is None else [one.path for one in found.all]
+        state = ResultState(1, {"logins": version}, {"logins": digests.get(version, "another")})
+        news_ = derived.news(state, states)
+        return None if news_ is None else [piece.path for piece in news_.all]
 
     first = {*Table(options.root).files().rows}
     assert {*(news(0) or [])} == first
@@ -204,11 +204,11 @@ def test_news_are_of_existing_tables_and_files(topic: Topic, options: LoadOption
     lake = options.root.location.rpartition("/")[0]  # type: ignore[union-attr]
     job: Any = SimpleNamespace(name="job", kinds=("logins", "views"))
     derived = Derived(job, lake=local_path(lake) or "", root="out")
-    found = derived.news(ResultState(1), derived.states())
-    assert found is not None
-    assert (found.is_replay, [*found.pieces]) == (False, ["logins"])
-    assert sum(one.rows for one in found.all) == 4
-    path = local_path(found.all[0].path)
+    news = derived.news(ResultState(1), derived.states())
+    assert news is not None
+    assert (news.is_replay, [*news.pieces]) == (False, ["logins"])
+    assert sum(piece.rows for piece in news.all) == 4
+    path = local_path(news.all[0].path)
     assert path is not None
     path.unlink()
     assert derived.news(ResultState(1), derived.states()) is None, "compacted, and removed by a vacuum"

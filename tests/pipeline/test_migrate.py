@@ -48,33 +48,33 @@ def test_a_table_has_the_rows_and_the_ledger_of_the_old_lake(
     old = old_of(tmp_path, with_ids=with_ids)
     place = Lake(str(old.parent if in_place else tmp_path / "new")).place("logins")
     summary = migrate(old, place)
-    made = Table(local_place(tmp_path / "made"))
+    table_ = Table(local_place(tmp_path / "made"))
     assert (summary.version, summary.rows, summary.dead_files, summary.bytes_copied) == (5, 35, 2, 0)
-    assert scan(place) == scan(made.place)
+    assert scan(place) == scan(table_.place)
     assert versions(place) == ["5"]
-    assert all(one.path.startswith(f"file://{old}/data/") for one in Table(place).pieces()), (
+    assert all(piece.path.startswith(f"file://{old}/data/") for piece in Table(place).pieces()), (
         "no row is copied"
     )
-    found = stock(place).scan().to_arrow().sort_by("_offset")
+    rows = stock(place).scan().to_arrow().sort_by("_offset")
     assert (
-        found["device"].to_pylist()
-        == stock(made.place).scan().to_arrow().sort_by("_offset")["device"].to_pylist()
+        rows["device"].to_pylist()
+        == stock(table_.place).scan().to_arrow().sort_by("_offset")["device"].to_pylist()
     )
-    assert found["_topic_partition"].to_pylist() == [0] * 35
+    assert rows["_topic_partition"].to_pylist() == [0] * 35
     table = Table(place)
-    assert [one.kind for one in table.entries()] == ["load", "load", "compact", "load", "load"]
+    assert [entry.kind for entry in table.entries()] == ["load", "load", "compact", "load", "load"]
     manifest = (old / "_log" / f"{2:020d}.json").read_bytes()
     from barnabas_pipeline.lake.ledger import digest
 
     assert table.entries()[1].job["manifest_sha256"] == digest(manifest)
-    before = made.state().to_dict()
+    before = table_.state().to_dict()
     assert {**table.state().to_dict(), "dead_version": 0} == {**before, "dead_version": 0}
     assert DeadLetters(table).differences(table.entries()) == []
     load(place, 5, GROWN)
     compact(place)
     assert vacuum(place, age_seconds=-1) > 0
     assert len(scan(place)) == 40
-    assert [one.version for one in Table(place).entries()] == [1, 2, 3, 4, 5, 6, 7]
+    assert [entry.version for entry in Table(place).entries()] == [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(UsageError, match="has 7 commits already"):
         migrate(old, place)
 
@@ -102,8 +102,8 @@ def test_a_command_that_meets_an_old_lake_names_migrate(
 ) -> None:
     old = old_of(tmp_path)
     assert cli.main(["redrive", "--topic", "logins", "--lake", str(old.parent)]) == 4
-    said = capsys.readouterr().err
-    assert f"barnabas-pipeline migrate --from {old.parent} --lake NEW --topic logins" in said
+    output = capsys.readouterr().err
+    assert f"barnabas-pipeline migrate --from {old.parent} --lake NEW --topic logins" in output
     arguments = [
         "migrate",
         "--from",
@@ -157,6 +157,6 @@ def test_files_are_copied_into_another_store(s3: FailingS3, tmp_path: Path) -> N
     assert len(scan(place)) == summary.rows == 35
     table = Table(place)
     files = table.files()
-    assert {one.path for one in table.pieces()} <= set(files.rows)
+    assert {piece.path for piece in table.pieces()} <= set(files.rows)
     assert vacuum(place, age_seconds=-1) >= 0
     assert len(scan(place)) == 35

@@ -71,8 +71,8 @@ def test_a_mirror_that_dies_anywhere_has_each_record_once(
     assert done.returncode == 0, done.stderr[-2000:]
     assert assert_mirrored(source.bootstrap, "t0", target.bootstrap) == len(POINTS) * PORTION
     there = committed(target.bootstrap, "g", "t0")[0]
-    wanted = committed(source.bootstrap, "g", "t0")[0]
-    assert values_from(target.bootstrap, "t0", there) == values_from(source.bootstrap, "t0", wanted)
+    position = committed(source.bootstrap, "g", "t0")[0]
+    assert values_from(target.bootstrap, "t0", there) == values_from(source.bootstrap, "t0", position)
 
 
 # --- zombies --------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def part_of(source: str, target: str, topic: str) -> Part:
     try:
         identity, there = read.identity(), write.identity()
         place = Place(identity.cluster_id, identity.topic_id, 0, topic, there.topic_id)
-        options = [LogOptions(topic, "wire", one, isolation=READ_COMMITTED) for one in (source, target)]
+        options = [LogOptions(topic, "wire", host, isolation=READ_COMMITTED) for host in (source, target)]
         return Part(place, options[0], options[1], read.bounds()[0], there.cluster_id)
     finally:
         read.close()
@@ -121,12 +121,12 @@ def copy(part: Part) -> PartResult:
 
 @pytest.mark.parametrize("point", [name for name in POINTS if name in WORKER_POINTS])
 def test_resumed_zombie_duplicates_no_record(pair: tuple[Broker, Broker], point: str) -> None:
-    zombie_doubles_nothing(*(one.bootstrap for one in pair), point)
+    zombie_doubles_nothing(*(broker.bootstrap for broker in pair), point)
 
 
 def zombie_doubles_nothing(source: str, target: str, point: str, topic: str = "t") -> None:
-    for one in (source, target):
-        create(one, topic)
+    for bootstrap in (source, target):
+        create(bootstrap, topic)
     send(source, topic, range(1200))  # more than a block, so that a part is on its way and a part is not
     part = part_of(source, target, topic)
     zombie = start_zombie(part, point)
@@ -140,13 +140,13 @@ def zombie_doubles_nothing(source: str, target: str, point: str, topic: str = "t
             if _state(zombie.pid) == "T":
                 os.kill(zombie.pid, signal.SIGCONT)
             time.sleep(0.02)
-        said = (zombie.stdout.read() if zombie.stdout else "").strip()
+        output = (zombie.stdout.read() if zombie.stdout else "").strip()
         if point == "mirror.after_commit":
-            assert said == "None", "it was done, and nobody else has written"
+            assert output == "None", "it was done, and nobody else has written"
         elif point == "mirror.after_fence":
-            assert said == "None", "it has found nothing left to do"
+            assert output == "None", "it has found nothing left to do"
         else:
-            assert f"another mirror has taken over {topic}-0" in said
+            assert f"another mirror has taken over {topic}-0" in output
     finally:
         if zombie.poll() is None:
             zombie.kill()
@@ -217,7 +217,7 @@ def test_rounds_continue_beside_failures_and_end_by_a_signal(
         rounds = [json.loads(line) for line in lines]
         assert rounds[0]["round"] == 1
         assert rounds[0]["mirrored"] == 50
-        assert any("not from a mirror" in one for one in rounds[0]["failures"])
+        assert any("not from a mirror" in failure for failure in rounds[0]["failures"])
         summary = json.loads(rest.splitlines()[-1])
         assert summary["mirrored"] == 80
         assert len(summary["failures"]) == 2, "both partitions"
@@ -302,10 +302,10 @@ def test_log_dirs_are_mirrored_without_a_broker(tmp_path: Path, pair: tuple[Brok
         *SPARK,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[int, list[Any]] = records(target.bootstrap, "a")
+    copies: dict[int, list[Any]] = records(target.bootstrap, "a")
     for partition, expected in ledger.items():
-        assert [(one.key, one.value) for one in found[partition]] == [
-            (one.key, one.value) for one in expected
+        assert [(record.key, record.value) for record in copies[partition]] == [
+            (record.key, record.value) for record in expected
         ]
 
 

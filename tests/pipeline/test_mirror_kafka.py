@@ -58,7 +58,7 @@ def test_records_and_groups_are_the_same_on_the_other_side(
     summary = mirror(spark, options)
     assert (summary.mirrored, summary.groups_committed) == (1540, len(groups))
     assert assert_mirrored(source.bootstrap, topic, target.bootstrap) == 1540
-    copies = [(one.offset, coordinates_of(one)[-1].offset) for one in records(target.bootstrap, topic)[0]]
+    copies = [(r.offset, coordinates_of(r)[-1].offset) for r in records(target.bootstrap, topic)[0]]
     for group, offset in groups.items():
         there, metadata = committed(target.bootstrap, group, topic)
         assert metadata == "mine"

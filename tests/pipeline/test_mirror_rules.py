@@ -36,23 +36,23 @@ PLACE = Place("c", "tid", 1, "copy", "cid")
 
 
 def part_of(**more: Any) -> Part:
-    given = {"bound": Bounds(10, 20, 20, 0), "target_cluster_id": "mine", **more}
-    return Part(PLACE, LogOptions("topic"), LogOptions("copy"), **given)
+    fields = {"bound": Bounds(10, 20, 20, 0), "target_cluster_id": "mine", **more}
+    return Part(PLACE, LogOptions("topic"), LogOptions("copy"), **fields)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
 def test_valid_names_are_names_and_other_texts_patterns() -> None:
-    found = parse_choice(["a, b.c", "x.*,a"], ["y+"])
-    assert found == Choice(("a", "b.c"), ("x.*",), ("y+",))
+    choice = parse_choice(["a, b.c", "x.*,a"], ["y+"])
+    assert choice == Choice(("a", "b.c"), ("x.*",), ("y+",))
     for topics, excluded in ((["a,"], []), ([""], []), (["(a"], []), ([], ["(a"])):
         with pytest.raises(UsageError):
             parse_choice(topics, excluded)
 
 
 @pytest.mark.parametrize(
-    ("choice", "found"),
+    ("choice", "chosen"),
     [
         (Choice(("b", "none")), ["b"]),
         (Choice(("__x", "__consumer_offsets")), ["__x", "__consumer_offsets"]),
@@ -64,7 +64,7 @@ def test_valid_names_are_names_and_other_texts_patterns() -> None:
     ],
     ids=str,
 )
-def test_expressions_match_whole_names_and_nothing_internal(choice: Choice, found: list[str]) -> None:
+def test_expressions_match_whole_names_and_nothing_internal(choice: Choice, chosen: list[str]) -> None:
     topics = {
         "b": False,
         "a": False,
@@ -73,7 +73,7 @@ def test_expressions_match_whole_names_and_nothing_internal(choice: Choice, foun
         "__x": False,
         "__consumer_offsets": False,
     }
-    assert choose(choice, topics) == found
+    assert choose(choice, topics) == chosen
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_a_policy_of_names_keeps_topics_apart(
 
 def test_a_name_in_the_target_is_one_and_of_no_internal_topic() -> None:
     assert target_name("{source}.{topic}", "eu", "t") == "eu.t"
-    for pattern, topic, said in (
+    for pattern, topic, reason in (
         ("{topic}", "__consumer_offsets", "internal"),
         ("{topic}/x", "t", "cannot be mirrored as"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=reason):
             target_name(pattern, "eu", topic)
 
 
@@ -120,8 +120,8 @@ def test_what_is_no_coordinate_of_ours_is_none(value: Any) -> None:
 
 
 def test_coordinates_and_positions_round_trip() -> None:
-    one = Coordinates("c", "t", 3, 44)
-    assert parse_coordinates(one.encode()) == parse_coordinates("c/t/3/44") == one
+    first = Coordinates("c", "t", 3, 44)
+    assert parse_coordinates(first.encode()) == parse_coordinates("c/t/3/44") == first
     assert PLACE.parse_position(PLACE.position(7)) == Coordinates("c", "tid", 1, 7)
     assert PLACE._replace(target_id="other").parse_position(PLACE.position(7)) is None, "it was made again"
     assert PLACE.parse_position("") is None
@@ -137,20 +137,20 @@ def test_a_position_is_one_that_the_source_has(position: int, missing: Any) -> N
         return
     with pytest.raises(DataLossError) as raised:
         check_position(PLACE, "t", position, bound)
-    assert [tuple(one) for one in raised.value.missing] == [missing]
+    assert [tuple(range_) for range_ in raised.value.missing] == [missing]
 
 
 @pytest.mark.parametrize(
     ("cluster", "topic", "is_good"), [("c", "tid", True), ("x", "tid", False), ("c", "x", False)]
 )
 def test_a_position_is_of_this_incarnation(cluster: str, topic: str, is_good: bool) -> None:
-    found = Coordinates(cluster, topic, 1, 12)
+    position = Coordinates(cluster, topic, 1, 12)
     if is_good:
-        check_identity(PLACE, "t", found)
+        check_identity(PLACE, "t", position)
         return
     with pytest.raises(DataLossError) as raised:
-        check_identity(PLACE, "t", found)
-    assert [tuple(one) for one in raised.value.missing] == [(1, 12, None)]
+        check_identity(PLACE, "t", position)
+    assert [tuple(range_) for range_ in raised.value.missing] == [(1, 12, None)]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_position_is_of_this_incarnation(cluster: str, topic: str, is_good: bo
     ],
 )
 def test_a_record_that_the_target_had_before_ends_here(coordinates: list[Coordinates], is_loop: bool) -> None:
-    record = Record(0, 0, None, b"v", [(HEADER, one.encode()) for one in coordinates])
+    record = Record(0, 0, None, b"v", [(HEADER, coordinate.encode()) for coordinate in coordinates])
     assert is_from_target(part_of(), record) is is_loop
 
 
@@ -174,11 +174,11 @@ def test_within_one_cluster_only_the_target_topic_is_a_loop(topic_id: str, is_lo
 
 
 def test_producer_is_idempotent_whatever_its_settings() -> None:
-    given = (("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "7"), ("client.id", "x"))
+    client_ = (("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "7"), ("client.id", "x"))
     part = part_of()
-    made, client = producer_settings(replace(part, target=replace(part.target, client=given)))
-    assert (made.acks, made.is_idempotent, made.transactional_id) == (-1, True, part.transactional_id)
-    assert (made.linger_ms, made.compression, made.buffer_bytes, made.creates_topics) == (
+    own, client = producer_settings(replace(part, target=replace(part.target, client=client_)))
+    assert (own.acks, own.is_idempotent, own.transactional_id) == (-1, True, part.transactional_id)
+    assert (own.linger_ms, own.compression, own.buffer_bytes, own.creates_topics) == (
         7,
         "lz4",
         16 << 20,
@@ -200,18 +200,18 @@ class Log:
         self.items = items
         self.reads: list[OffsetRange] = []
 
-    def read(self, wanted: OffsetRange) -> Iterator[Any]:
-        self.reads.append(wanted)
+    def read(self, asked: OffsetRange) -> Iterator[Any]:
+        self.reads.append(asked)
         for first, last, item in self.items:
-            if last >= wanted.start and first < wanted.end:
+            if last >= asked.start and first < asked.end:
                 yield item
 
 
 def batch(first: int, *sources: Coordinates | tuple[Coordinates, ...] | None, aborted: bool = False) -> Any:
-    """A batch whose records have coordinates, those of several clusters in a tuple, or none."""
-    chains = [(one,) if isinstance(one, Coordinates) else one or () for one in sources]
+    """A batch of records with coordinates, those of several clusters in a tuple, or none."""
+    chains = [(source,) if isinstance(source, Coordinates) else source or () for source in sources]
     records = [
-        Record(first + n, 1_000, b"k", b"v", [(HEADER, one.encode()) for one in chain])
+        Record(first + n, 1_000, b"k", b"v", [(HEADER, place.encode()) for place in chain])
         for n, chain in enumerate(chains)
     ]
     return first, first + len(sources) - 1, raw(encode_batch(records, base_offset=first), aborted=aborted)
@@ -235,40 +235,40 @@ def source(offset: int, topic: str = "tid") -> Coordinates:
 def test_records_are_those_that_consumers_see_within_the_range() -> None:
     log: Any = Log(batch(0, None, None, None), batch(3, None, aborted=True), marker(4), batch(5, None, None))
     counts = Counts()
-    assert [one.offset for one in read_records(log, OffsetRange(1, 1, 6), counts)] == [1, 2, 5]
+    assert [record.offset for record in read_records(log, OffsetRange(1, 1, 6), counts)] == [1, 2, 5]
     assert counts.control == 1
-    assert [one.offset for one in read_records(log, OffsetRange(1, 0, 2))] == [0, 1]
+    assert [record.offset for record in read_records(log, OffsetRange(1, 0, 2))] == [0, 1]
 
 
 def test_what_is_damaged_ends_the_range_after_all_before_it() -> None:
     log: Any = Log(batch(0, None, None), (2, 2, CorruptSpan(2, 3, "crc", "it is", b"")))
-    found: list[int] = []
+    offsets: list[int] = []
     with pytest.raises(IncompleteError, match="topic-1 is damaged at 2: it is"):
-        found.extend(one.offset for block in read_blocks(log, OffsetRange(1, 0, 9)) for one in block)
-    assert found == [0, 1]
+        offsets.extend(record.offset for block in read_blocks(log, OffsetRange(1, 0, 9)) for record in block)
+    assert offsets == [0, 1]
 
 
 def test_records_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas_pipeline.jobs.mirror.reading.RECORDS_PER_BLOCK", 2)
     log: Any = Log(batch(0, None, None, None, None, None))
-    assert [len(one) for one in read_blocks(log, OffsetRange(1, 0, 9))] == [2, 2, 1]
+    assert [len(block) for block in read_blocks(log, OffsetRange(1, 0, 9))] == [2, 2, 1]
 
 
 def test_the_newest_coordinates_are_last() -> None:
     headers = [(HEADER, b"a/t/0/1"), ("other", b"x/t/0/2"), (HEADER, b"junk"), (HEADER, b"b/t/0/3")]
-    assert [one.cluster_id for one in coordinates_of(Record(0, 0, None, b"", headers))] == ["a", "b"]
+    assert [place.cluster_id for place in coordinates_of(Record(0, 0, None, b"", headers))] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    ("offset", "found"),
+    ("offset", "target"),
     [(0, 10), (100, 10), (101, 12), (102, 12), (105, 12), (106, 13), (107, 17), (999, 17)],
 )
-def test_source_offset_translates_to_the_next_mirrored_record(offset: int, found: int) -> None:
+def test_source_offset_translates_to_the_next_mirrored_record(offset: int, target: int) -> None:
     """Those mirrored are 100, 105 and 106 of the source; at 11 a marker, at 13 of another mirror, at 15 and 16 nothing."""
     other = Coordinates("x", "tid", 1, 999)
     log: Any = Log(batch(10, source(100)), marker(11), batch(12, source(105), other, source(106)))
     translator = Translator(log, PLACE, Bounds(10, 17, 17, 0))
-    assert translator.offset_of(offset) == found
+    assert translator.offset_of(offset) == target
     assert translator.is_settled
     assert not Translator(log, PLACE, Bounds(10, 16, 17, 0)).is_settled
 
@@ -277,7 +277,7 @@ def test_the_newest_record_says_how_far_a_mirror_has_come() -> None:
     there = Bounds(0, 250, 250, 0)
     log: Any = Log(batch(3, source(40)), batch(20, source(60), source(61)), marker(22))
     assert newest_header(log, part_of(), there) == source(62)
-    assert [(one.start, one.end) for one in log.reads] == [(150, 250), (0, 150)], "in ranges that double"
+    assert [(read.start, read.end) for read in log.reads] == [(150, 250), (0, 150)], "in ranges that double"
     assert newest_header(Log(), part_of(), there) is None  # type: ignore[arg-type]
     mixed: Any = Log(batch(3, source(40), Coordinates("x", "y", 1, 5), None))
     with pytest.raises(UsageError, match="copy-1 ends with records that are not from a mirror"):

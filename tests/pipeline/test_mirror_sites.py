@@ -41,10 +41,10 @@ class Offsets:
 
 
 def site_of(admin: Any, isolation: str = "read_uncommitted") -> Site:
-    made = Site.__new__(Site)
-    made.cluster = replace(Cluster("", "h:1"), isolation=isolation)
-    made.ask = lambda work: work(admin)  # type: ignore[method-assign]
-    return made
+    site = Site.__new__(Site)
+    site.cluster = replace(Cluster("", "h:1"), isolation=isolation)
+    site.ask = lambda work: work(admin)  # type: ignore[method-assign]
+    return site
 
 
 @pytest.mark.parametrize(("isolation", "end"), [("read_uncommitted", 9), ("read_committed", 7)])
@@ -55,13 +55,13 @@ def test_bounds_are_of_partitions_that_have_a_leader(isolation: str, end: int) -
         Topic("b", "y", 1, False, (), frozenset()),
         Topic("c", "z", 1, False, (1,), frozenset({0})),
     ]
-    found = site_of(admin, isolation).bounds(topics)
-    assert {place: one for place, one in found.items() if isinstance(one, Bounds)} == {
+    bounds = site_of(admin, isolation).bounds(topics)
+    assert {place: bound for place, bound in bounds.items() if isinstance(bound, Bounds)} == {
         ("a", 0): Bounds(2, end, 9, 4),
         ("a", 2): Bounds(2, end, 9, 6),
         ("b", 0): Bounds(2, end, 9, -1),
     }
-    assert {place: str(one) for place, one in found.items() if not isinstance(one, Bounds)} == {
+    assert {place: str(bound) for place, bound in bounds.items() if not isinstance(bound, Bounds)} == {
         ("a", 1): "a-1 has no leader",
         ("c", 0): "c-0 has no leader",
     }
@@ -76,8 +76,8 @@ def test_bounds_are_of_partitions_that_have_a_leader(isolation: str, end: int) -
 def test_partition_with_a_failed_request_has_no_bounds(kind: str) -> None:
     error = ClientError("no")
     admin = Offsets({(kind, ("a", 1)): error})
-    found = site_of(admin, "read_committed").bounds([Topic("a", "x", 2, False)])
-    assert found == {("a", 0): Bounds(2, 7, 9, -1), ("a", 1): error}
+    bounds = site_of(admin, "read_committed").bounds([Topic("a", "x", 2, False)])
+    assert bounds == {("a", 0): Bounds(2, 7, 9, -1), ("a", 1): error}
 
 
 def test_an_end_is_never_before_its_start() -> None:
@@ -91,7 +91,7 @@ CODES = [code for code in ErrorCode if code != ErrorCode.NONE]
 
 
 def test_missing_group_has_no_offsets_and_other_errors_raise() -> None:
-    one = CommittedOffset(5)
+    offset = CommittedOffset(5)
     for code in CODES:
         site = site_of(
             SimpleNamespace(committed=lambda names, code=code: {names[0]: ResponseError(code, "asking")})
@@ -103,13 +103,13 @@ def test_missing_group_has_no_offsets_and_other_errors_raise() -> None:
                 site.committed("g")
     with pytest.raises(IncompleteError, match="lost"):
         site_of(SimpleNamespace(committed=lambda names: {names[0]: ClientError("lost")})).committed("g")
-    known = {("a", 0): one, ("a", 1): ResponseError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")}
-    site = site_of(SimpleNamespace(committed=lambda names: {"g": known, "other": {}}))
-    assert site.committed("g") == {("a", 0): one}
+    committed = {("a", 0): offset, ("a", 1): ResponseError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")}
+    site = site_of(SimpleNamespace(committed=lambda names: {"g": committed, "other": {}}))
+    assert site.committed("g") == {("a", 0): offset}
 
 
-@pytest.mark.parametrize("known", [None, "position", "another"])
-def test_position_is_the_committed_one_of_the_partition(known: str | None, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("case", [None, "position", "another"])
+def test_position_is_the_committed_one_of_the_partition(case: str | None, monkeypatch: Any) -> None:
     part = Part(
         PLACE, LogOptions("topic"), LogOptions("copy"), bound=Bounds(0, 9, 9, 0), target_cluster_id="t"
     )
@@ -119,17 +119,17 @@ def test_position_is_the_committed_one_of_the_partition(known: str | None, monke
         asked.append((group.group_id, places, stable))
         if isinstance(client, Exception):
             raise client
-        position = PLACE.position(5) if known == "position" else ""
-        place = (PLACE.target, PLACE.partition + (known == "another"))
-        return {} if known is None else {place: CommittedOffset(5, metadata=position)}
+        position = PLACE.position(5) if case == "position" else ""
+        place = (PLACE.target, PLACE.partition + (case == "another"))
+        return {} if case is None else {place: CommittedOffset(5, metadata=position)}
 
     async def retrying(work: Any) -> Any:
         return await work()
 
     monkeypatch.setattr(resuming, "committed", committed)
-    found = trio.run(resuming.committed_position, SimpleNamespace(retrying=retrying), part)
-    assert (found is None) is (known != "position")
-    assert found is None or found.offset == 5
+    position_ = trio.run(resuming.committed_position, SimpleNamespace(retrying=retrying), part)
+    assert (position_ is None) is (case != "position")
+    assert position_ is None or position_.offset == 5
     assert asked == [(part.group, [("copy", 1)], False)]
 
 
@@ -166,14 +166,14 @@ def test_partitions_without_position_and_records_are_empty(
     asked: list[Any] = []
 
     def bounds(topics: list[Topic]) -> Any:
-        asked.append([one.name for one in topics])
-        return {(one.name, n): Bounds(0, end, end, 0) for one in topics for n, end in enumerate(high)}
+        asked.append([topic.name for topic in topics])
+        return {(topic.name, n): Bounds(0, end, end, 0) for topic in topics for n, end in enumerate(high)}
 
     mirror = Mirror.__new__(Mirror)
     mirror._target = SimpleNamespace(bounds=bounds)  # type: ignore[assignment]
     there = Topic("copy", "y", 2, False)
     stream = SimpleNamespace(there=there, target="copy", topic=Topic("topic", "x", 2, False))
     nowhere = SimpleNamespace(there=None, target="none", topic=Topic("none", "x", 2, False))
-    found = mirror._empty_partitions([stream, nowhere], {("copy", one): None for one in committed})  # type: ignore[list-item]
-    assert found == {("copy", one) for one in empty}
+    places = mirror._empty_partitions([stream, nowhere], {("copy", place): None for place in committed})  # type: ignore[list-item]
+    assert places == {("copy", place) for place in empty}
     assert asked == [["copy"] if len(committed) < 2 else []]

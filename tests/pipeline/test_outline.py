@@ -53,32 +53,32 @@ def logs(draw: st.DrawFn) -> tuple[list[StoredBatch], int]:
     return items, base
 
 
-def spans(found: Outline) -> list[int]:
+def spans(drawn: Outline) -> list[int]:
     return [
-        n for low, high in zip(found.low.tolist(), found.high.tolist(), strict=True) for n in range(low, high)
+        n for low, high in zip(drawn.low.tolist(), drawn.high.tolist(), strict=True) for n in range(low, high)
     ]
 
 
 @given(logs(), st.data())
 @settings(max_examples=300)
 def test_outline_agrees_with_decoding_and_digests_add_up(
-    made: tuple[list[StoredBatch], int], data: st.DataObject
+    stored: tuple[list[StoredBatch], int], data: st.DataObject
 ) -> None:
-    items, end = made
+    items, end = stored
     cut = data.draw(st.integers(0, end))
     digests = []
     for start, stop in ((0, cut), (cut, end), (0, end)):
-        wanted = OffsetRange(0, start, stop)
-        reader = RangeReader(GivenLog(items), wanted)  # type: ignore[arg-type]
+        asked = OffsetRange(0, start, stop)
+        reader = RangeReader(GivenLog(items), asked)  # type: ignore[arg-type]
         offsets: list[int] = []
         for item in reader:
             offsets += item.offset.tolist() if isinstance(item, Columns) else range(item.start, item.end)
-        found = outline(GivenLog(items), wanted)  # type: ignore[arg-type]
-        assert spans(found) == offsets
-        assert (found.low[1:] > found.high[:-1]).all()
+        outlined = outline(GivenLog(items), asked)  # type: ignore[arg-type]
+        assert spans(outlined) == offsets
+        assert (outlined.low[1:] > outlined.high[:-1]).all()
         for name in ("control", "aborted", "compacted", "digest"):
-            assert getattr(found.counts, name) == getattr(reader.counts, name), name
-        digests.append(found.counts.digest)
+            assert getattr(outlined.counts, name) == getattr(reader.counts, name), name
+        digests.append(outlined.counts.digest)
     assert digest.add(*digests[:2]) == digests[2]
 
 
@@ -92,11 +92,11 @@ def test_digest_depends_on_the_batch_but_not_the_leader_epoch() -> None:
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
-def test_what_is_missing_and_what_is_strange(there: set[int], found: set[int]) -> None:
+def test_what_is_missing_and_what_is_strange(there: set[int], actual: set[int]) -> None:
     low = np.array([n for n in sorted(there) if n - 1 not in there], np.int64)
     high = np.array([n + 1 for n in sorted(there) if n + 1 not in there], np.int64)
     log = Outline(low, high, None)  # type: ignore[arg-type]
-    offsets = np.array(sorted(found), np.int64)
-    missing = sorted(there - found)
+    offsets = np.array(sorted(actual), np.int64)
+    missing = sorted(there - actual)
     assert log.without(offsets, 5) == (len(missing), missing[:5])
-    assert offsets[~log.has(offsets)].tolist() == sorted(found - there)
+    assert offsets[~log.has(offsets)].tolist() == sorted(actual - there)

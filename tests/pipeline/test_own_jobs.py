@@ -110,13 +110,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     inside = ran(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
     (Path(inside) / "needed.pth").write_text(sysconfig.get_path("purelib"))
-    found = ran(python, "-c", "import barnabas_pipeline; print(barnabas_pipeline.__file__)").stdout
-    assert found.startswith(inside), "the wheel is what runs, not the checkout"
+    path = ran(python, "-c", "import barnabas_pipeline; print(barnabas_pipeline.__file__)").stdout
+    assert path.startswith(inside), "the wheel is what runs, not the checkout"
     return python.parent
 
 
 def test_jobs_of_a_package_run_as_ours_do(programs: Path, tmp_path: Path) -> None:
-    events = [one for one in Simulation(Site(seed=3, events=4_000)).events() if one.kind == "views"]
+    events = [view for view in Simulation(Site(seed=3, events=4_000)).events() if view.kind == "views"]
     lake, out = tmp_path / "lake", tmp_path / "out"
     common = ["--lake", str(lake), "--out", str(out), "--json", "--master", "local[2]"]
 
@@ -133,7 +133,7 @@ def test_jobs_of_a_package_run_as_ours_do(programs: Path, tmp_path: Path) -> Non
     assert pq.read_table(out / "slowest/results/slowest.parquet").to_pylist() == slowest(events, 2)
     run("agents")
     agents = pq.read_table(out / "agents/results/agents.parquet").to_pylist()
-    assert {row["agent"]: row["views"] for row in agents} == Counter(one.fields["agent"] for one in events)
+    assert {row["agent"]: row["views"] for row in agents} == Counter(view.fields["agent"] for view in events)
 
 
 def slowest(events: list[Event], least: int) -> list[dict[str, object]]:
@@ -142,8 +142,8 @@ def slowest(events: list[Event], least: int) -> list[dict[str, object]]:
     for event in events:
         took.setdefault(event.fields["url"], []).append(event.fields["took_ms"])
     return [
-        {"url": url, "views": len(one), "worst": max(one), "mean": sum(round(ms * 10) for ms in one) / len(one) / 10}
-        for url, one in sorted(took.items()) if len(one) >= least
+        {"url": url, "views": len(ms_), "worst": max(ms_), "mean": sum(round(ms * 10) for ms in ms_) / len(ms_) / 10}
+        for url, ms_ in sorted(took.items()) if len(ms_) >= least
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A load whose executors have a bare Python, and get all packages in an archive that spark-submit sends them."""
+"""A load with executors that have a bare Python, and get all packages in an archive that spark-submit sends them."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ BARE = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
 OF_SPARK = {"pyspark", "py4j"}  # executors have them
 
 
-def needed(name: str, extras: frozenset[str], found: dict[str, metadata.Distribution]) -> None:
+def needed(name: str, extras: frozenset[str], distributions: dict[str, metadata.Distribution]) -> None:
     """Collect a package and all that it needs, as `pip install --target` does, but for Spark's own."""
-    if name in OF_SPARK or name in found:
+    if name in OF_SPARK or name in distributions:
         return
-    found[name] = metadata.distribution(name)
-    for line in found[name].requires or ():
+    distributions[name] = metadata.distribution(name)
+    for line in distributions[name].requires or ():
         row = Requirement(line)
-        if row.marker is None or any(row.marker.evaluate({"extra": one}) for one in (extras or {""})):
-            needed(row.name.lower().replace("_", "-"), frozenset(row.extras), found)
+        if row.marker is None or any(row.marker.evaluate({"extra": extra}) for extra in (extras or {""})):
+            needed(row.name.lower().replace("_", "-"), frozenset(row.extras), distributions)
 
 
 def pack(directory: Path) -> Path:
     """Make the archive of docs/how-to/spark-cluster.md."""
-    found: dict[str, metadata.Distribution] = {}
-    needed("barnabas", frozenset({"spark"}), found)
-    del found["barnabas"]  # here it is a link to its sources
+    distributions: dict[str, metadata.Distribution] = {}
+    needed("barnabas", frozenset({"spark"}), distributions)
+    del distributions["barnabas"]  # here it is a link to its sources
     place = directory / "packed"
-    for one in found.values():
-        for file in one.files or ():
+    for distribution in distributions.values():
+        for file in distribution.files or ():
             if ".." not in file.parts and "__pycache__" not in file.parts:
                 target = place / file
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -49,8 +49,8 @@ def pack(directory: Path) -> Path:
     for source in (ROOT / "server" / "barnabas", ROOT / "pipeline" / "barnabas_pipeline"):
         shutil.copytree(source, place / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     with tarfile.open(directory / "packed.tar", "w") as archive:
-        for one in place.iterdir():
-            archive.add(one, one.name)
+        for path in place.iterdir():
+            archive.add(path, path.name)
     return directory / "packed.tar"
 
 

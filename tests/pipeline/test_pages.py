@@ -81,7 +81,7 @@ def test_a_page_asks_for_itself_again_while_the_load_goes_on(
     now[0] += 1
     page.end()
     assert AGAIN not in path.read_text()
-    assert [one.name for one in tmp_path.iterdir()] == ["load.html"]
+    assert [file.name for file in tmp_path.iterdir()] == ["load.html"]
 
 
 def test_a_page_of_a_long_load_of_many_topics_stays_small(tmp_path: Path) -> None:

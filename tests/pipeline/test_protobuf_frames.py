@@ -28,7 +28,7 @@ def decoder_of(url: str, package: str = "", **more: Any) -> ProtobufDecoder:
 
 def zigzag(*numbers: int) -> bytes:
     """Numbers of one byte each."""
-    return bytes(one * 2 if one >= 0 else -2 * one - 1 for one in numbers)
+    return bytes(number * 2 if number >= 0 else -2 * number - 1 for number in numbers)
 
 
 def framed(path: bytes, field: int, value: int) -> bytes:
@@ -50,15 +50,15 @@ GOOD = [
 def test_a_value_is_the_message_that_its_path_leads_to(
     package: str, path: bytes, field: int, name: str
 ) -> None:
-    one = decoder_of(f"http://paths{package}", package)
+    decoder = decoder_of(f"http://paths{package}", package)
     full = f"a.b.{name}" if package else name
     values: list[bytes | None] = [framed(path, field, n) for n in (5, 7)]
-    for each in (one, careful(one)):
+    for each in (decoder, careful(decoder)):
         assert verdict(each, values) == [{"f": n, "_extra": None} for n in (5, 7)]
-    assert one._decode_fast(columns(values))[1].tolist() == []
-    made = one.writer(1, one.path_of(values[0][5:])[0])  # type: ignore[index]
-    assert made is not None
-    assert made.name == full
+    assert decoder._decode_fast(columns(values))[1].tolist() == []
+    writer = decoder.writer(1, decoder.path_of(values[0][5:])[0])  # type: ignore[index]
+    assert writer is not None
+    assert writer.name == full
     asked = decoder_of(f"http://paths{package}", package, record=full)
     other = decoder_of(f"http://paths{package}", package, record=name if package else "a.b.First")
     assert verdict(asked, values) == [{"f": n, "_extra": None} for n in (5, 7)]
@@ -69,14 +69,14 @@ def test_a_value_is_the_message_that_its_path_leads_to(
     "path", [zigzag(1, 2), zigzag(1, -1), zigzag(2, 0, 2), zigzag(3, 0, 0, 0), zigzag(2, 2, 0)]
 )
 def test_a_path_that_leads_nowhere_is_refused(path: bytes) -> None:
-    one = decoder_of("http://nowhere")
+    decoder = decoder_of("http://nowhere")
     values: list[bytes | None] = [framed(path, 1, 5), framed(FIRST, 1, 6)]
-    for each in (one, careful(one)):
+    for each in (decoder, careful(decoder)):
         assert verdict(each, values) == ["schema_id", {"f": 6, "_extra": None}]
 
 
 def test_values_of_other_messages_are_read_by_their_path() -> None:
-    one = decoder_of("http://mixed")
+    decoder = decoder_of("http://mixed")
     values: list[bytes | None] = [
         framed(INNER, 1, 5),
         framed(zigzag(2, 0, 1), 2, 6),
@@ -87,14 +87,14 @@ def test_values_of_other_messages_are_read_by_their_path() -> None:
         b"\0\0\0\0\1" + INNER,
     ]
     expected = [5, 6, 7, "framing", "framing", 8, 0]
-    for each in (one, careful(one)):
-        found = verdict(each, values)
-        assert [row if isinstance(row, str) else row["f"] for row in found] == expected
-    assert one._decode_fast(columns(values))[1].tolist() == [1, 3, 4, 5]
+    for each in (decoder, careful(decoder)):
+        rows = verdict(each, values)
+        assert [row if isinstance(row, str) else row["f"] for row in rows] == expected
+    assert decoder._decode_fast(columns(values))[1].tolist() == [1, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
-    ("payload", "found"),
+    ("payload", "path"),
     [
         (b"\0rest", ((0,), b"rest")),
         (zigzag(1, 3) + b"rest", ((3,), b"rest")),
@@ -106,14 +106,14 @@ def test_values_of_other_messages_are_read_by_their_path() -> None:
         (b"", None),
     ],
 )
-def test_message_path_has_at_most_a_hundred_numbers(payload: bytes, found: Any) -> None:
-    one = decoder_of("http://payloads")
+def test_message_path_has_at_most_a_hundred_numbers(payload: bytes, path: Any) -> None:
+    decoder = decoder_of("http://payloads")
     assert ProtobufDecoder(SCHEMA, text=FILE % "").path_of(payload) == ((), payload)
-    if found is not None:
-        assert one.path_of(payload) == found
+    if path is not None:
+        assert decoder.path_of(payload) == path
         return
     with pytest.raises(RefusedError) as raised:
-        one.path_of(payload)
+        decoder.path_of(payload)
     assert (raised.value.reason, raised.value.detail) == (
         "framing",
         "the value does not say which message it is",
@@ -121,16 +121,16 @@ def test_message_path_has_at_most_a_hundred_numbers(payload: bytes, found: Any) 
 
 
 def test_the_path_of_a_block_is_that_of_its_first_value() -> None:
-    one = decoder_of("http://blocks")
+    decoder = decoder_of("http://blocks")
     values = columns([INNER + b"ab", INNER + b"c", zigzag(2, 0, 1) + b"d", INNER, INNER[:2], FIRST]).value
-    path, mine, other = one.paths_of(view_of(values))
+    path, mine, other = decoder.paths_of(view_of(values))
     assert path == (0, 0)
     assert other.tolist() == [False, False, True, False, True, True]
     rests = [mine.data[low:high] for low, high in zip(mine.start, mine.end, strict=True)]
     assert [rests[n] for n in (0, 1, 3)] == [b"ab", b"c", b""]
     with pytest.raises(NotSureError):
-        one.paths_of(view_of(columns([b"\4", FIRST]).value))
+        decoder.paths_of(view_of(columns([b"\4", FIRST]).value))
     nothing = View(b"", np.empty(0, np.int64), np.empty(0, np.int64))
-    assert one.paths_of(nothing)[0] == ()
+    assert decoder.paths_of(nothing)[0] == ()
     alone = view_of(values)
     assert ProtobufDecoder(SCHEMA, text=FILE % "").paths_of(alone)[:2] == ((), alone)

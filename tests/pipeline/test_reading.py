@@ -61,7 +61,7 @@ def batches(draw: st.DrawFn) -> bytes:
 
 
 def rows(columns: Columns) -> list[tuple[Any, ...]]:
-    headers = [[(one["key"], one["value"]) for one in row] for row in columns.headers.to_pylist()]
+    headers = [[(pair["key"], pair["value"]) for pair in row] for row in columns.headers.to_pylist()]
     return list(
         zip(
             columns.offset.tolist(),
@@ -107,10 +107,10 @@ def test_any_damage_is_reported_with_every_offset(data: bytes, draw: st.DataObje
     many = min(2, header.base_offset)
     start = header.base_offset - many
     before = [batch(start, many)] if many else []
-    items = [stored(one) for one in (*before, bytes(broken), batch(header.next_offset, 3))]
-    found, counts = read_all(items, start, header.next_offset + 3)
-    spans = [one for one in found if isinstance(one, CorruptSpan)]
-    assert [(one.start, one.end, one.reason) for one in spans] == [
+    items = [stored(data_) for data_ in (*before, bytes(broken), batch(header.next_offset, 3))]
+    items_, counts = read_all(items, start, header.next_offset + 3)
+    spans = [item for item in items_ if isinstance(item, CorruptSpan)]
+    assert [(span.start, span.end, span.reason) for span in spans] == [
         (header.base_offset, header.next_offset, "crc")
     ]
     assert spans[0].data == bytes(broken)
@@ -125,8 +125,8 @@ def test_batch_with_wrong_offsets_is_reported_alone(data: bytes, bit: int) -> No
     broken = ((header.base_offset ^ 1 << bit) % (1 << 64)).to_bytes(8, "big") + data[8:]
     start, end = header.base_offset - 2, header.next_offset + 5
     rest = [batch(header.next_offset, 3), batch(header.next_offset + 3, 2)]
-    found, counts = read_all([stored(one) for one in (batch(start, 2), broken, *rest)], start, end)
-    spans = [(one.start, one.end, one.reason, one.data) for one in found if isinstance(one, CorruptSpan)]
+    blocks, counts = read_all([stored(data_) for data_ in (batch(start, 2), broken, *rest)], start, end)
+    spans = [(x.start, x.end, x.reason, x.data) for x in blocks if isinstance(x, CorruptSpan)]
     assert spans == [(header.base_offset, header.next_offset, "order", broken)]
     assert (counts.span, counts.records) == (end - start, 7)
 
@@ -138,8 +138,8 @@ def test_offsets_are_records_control_aborted_or_compacted() -> None:
         commit=False, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=5, base_offset=14
     )
     items = [stored(batch(3, 5)), stored(batch(10, 4), is_aborted=True), stored(marker)]
-    found, counts = read_all(items, 5, 20)
-    assert [offset for one in found for offset in one.offset.tolist()] == [5, 6, 7]
+    blocks, counts = read_all(items, 5, 20)
+    assert [offset for block in blocks for offset in block.offset.tolist()] == [5, 6, 7]
     assert (counts.records, counts.aborted, counts.control, counts.compacted) == (3, 4, 1, 7)
 
 
@@ -153,8 +153,8 @@ def test_legacy_messages_are_read(magic: int, codec: int) -> None:
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
         items.append(stored(data[at : at + size]))
         at += size
-    found, counts = read_all(items, 6, 8)
-    assert [row for one in found for row in rows(one)] == [
+    blocks, counts = read_all(items, 6, 8)
+    assert [row for block in blocks for row in rows(block)] == [
         (offset, 995 + offset if magic else -1, b"k", b"v%d" % (offset - 5), []) for offset in (6, 7)
     ]
     assert counts.records == 2
@@ -162,15 +162,15 @@ def test_legacy_messages_are_read(magic: int, codec: int) -> None:
 
 def test_log_append_time_is_the_time_of_all_records() -> None:
     data = batch(0, 3, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=777)
-    found, _ = read_all([stored(data)], 0, 3)
-    assert found[0].timestamp_ms.tolist() == [777] * 3
-    assert found[0].timestamp_type.tolist() == [1] * 3
+    blocks, _ = read_all([stored(data)], 0, 3)
+    assert blocks[0].timestamp_ms.tolist() == [777] * 3
+    assert blocks[0].timestamp_type.tolist() == [1] * 3
 
 
 def test_a_batch_that_grows_too_large_is_a_corrupt_span() -> None:
     data = encode_batch([Record(0, 0, None, bytes(1 << 20))], codec=4)
-    found, counts = read_all([stored(bytes(data))], 0, 1, decompressed_bytes_max=1 << 16)
-    assert [(one.start, one.end, one.reason) for one in found] == [(0, 1, "too_large")]
+    spans, counts = read_all([stored(bytes(data))], 0, 1, decompressed_bytes_max=1 << 16)
+    assert [(span.start, span.end, span.reason) for span in spans] == [(0, 1, "too_large")]
     assert counts.corrupt == 1
 
 
@@ -185,8 +185,8 @@ def open_log() -> Iterator[OpenLog]:
     """Open logs that are closed with the test."""
     opened: list[Log] = []
 
-    def opening(wanted: LogOptions) -> Log:
-        opened.append(transports.open_log(wanted))
+    def opening(options: LogOptions) -> Log:
+        opened.append(transports.open_log(options))
         return opened[-1]
 
     yield opening
@@ -243,14 +243,14 @@ def test_tasks_are_large_but_leave_no_core_without_work() -> None:
     class Even:
         """A log of one byte an offset."""
 
-        def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
-            return list(range(wanted.start + bytes_max, wanted.end, bytes_max))
+        def cut_points(self, span: OffsetRange, bytes_max: int) -> list[int]:
+            return list(range(span.start + bytes_max, span.end, bytes_max))
 
     mib = 1 << 20
 
     def sizes(*ends: int, cores: int) -> list[int]:
         ranges = [OffsetRange(partition, 0, end) for partition, end in enumerate(ends)]
-        return [len(one) for one in split(Even(), ranges, tasks_min=cores)]  # type: ignore[arg-type]
+        return [len(part) for part in split(Even(), ranges, tasks_min=cores)]  # type: ignore[arg-type]
 
     assert sizes(200 * mib, cores=2) == [64 * mib] * 3 + [8 * mib]
     assert sizes(48 * mib, 48 * mib, cores=2) == [48 * mib] * 2
@@ -278,8 +278,8 @@ def test_offsets_are_found_by_timestamp_as_kafka_finds_them(
             (expected,) = consumer.offsets_for_times(
                 [TopicPartition("votes", partition, timestamp_ms)], timeout=10
             )
-            found = log.offset_for_time(partition, timestamp_ms)
-            assert (-1 if found is None else found) == expected.offset
+            offset = log.offset_for_time(partition, timestamp_ms)
+            assert (-1 if offset is None else offset) == expected.offset
     consumer.close()
 
 
@@ -324,20 +324,20 @@ def test_a_broker_before_0_10_can_be_read(
     monkeypatch.setattr(blocking, "open_client", partial(blocking.open_client, dial=dial))
     old = open_log(options(stream, "wire", "votes", isolation=READ_UNCOMMITTED))
     assert old.identity() == identity._replace(cluster_id="", topic_id="")
-    assert {p: (one.start, one.end) for p, one in old.bounds().items()} == {
-        p: (one.start, one.end) for p, one in bounds.items()
+    assert {p: (bound.start, bound.end) for p, bound in old.bounds().items()} == {
+        p: (bound.start, bound.end) for p, bound in bounds.items()
     }
     for partition, bound in bounds.items():
-        wanted = OffsetRange(partition, bound.start, bound.end)
-        assert keys_and_values(old, wanted) == keys_and_values(new, wanted)
+        span = OffsetRange(partition, bound.start, bound.end)
+        assert keys_and_values(old, span) == keys_and_values(new, span)
 
 
-def keys_and_values(log: Log, wanted: OffsetRange) -> list[tuple[int, Any, Any]]:
-    found = []
-    for part in RangeReader(log, wanted):
+def keys_and_values(log: Log, span: OffsetRange) -> list[tuple[int, Any, Any]]:
+    pairs = []
+    for part in RangeReader(log, span):
         assert isinstance(part, Columns)
-        found += zip(part.offset.tolist(), part.key.to_pylist(), part.value.to_pylist(), strict=True)
-    return found
+        pairs += zip(part.offset.tolist(), part.key.to_pylist(), part.value.to_pylist(), strict=True)
+    return pairs
 
 
 @pytest.mark.parametrize("transport", ["wire", "disk"])
@@ -360,7 +360,7 @@ def test_data_loss_error_names_the_range_of_deleted_records(
         time.sleep(0.05)
     with pytest.raises(DataLossError) as caught:
         resolve(log, Selection(starting='{"0": 10}'))
-    assert [tuple(one) for one in caught.value.missing] == [(0, 10, 40)]
+    assert [tuple(range_) for range_ in caught.value.missing] == [(0, 10, 40)]
 
 
 def test_disk_log_hides_open_and_aborted_transactions(tmp_path: Path, open_log: OpenLog) -> None:

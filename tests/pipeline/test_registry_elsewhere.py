@@ -1,4 +1,4 @@
-"""A registry that is somebody else's, with TLS and passwords, asked by the pipeline."""
+"""A foreign registry, with TLS and passwords, asked by the pipeline."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.support.registry_elsewhere import Elsewhere, registry_elsewhere
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[Elsewhere]:
-    with registry_elsewhere(tmp_path / "demo") as found:
-        found.produce_order(found.profile(tmp_path))
-        yield found
+    with registry_elsewhere(tmp_path / "demo") as stack:
+        stack.produce_order(stack.profile(tmp_path))
+        yield stack
 
 
 def test_the_pipeline_asks_as_it_is_told(elsewhere: Elsewhere) -> None:

@@ -41,6 +41,6 @@ def test_a_user_that_is_typed_is_for_the_registry_beside_it(set_environment: Cal
 
 
 def test_an_address_with_a_password_is_in_no_text() -> None:
-    one = Registry.at("http://ann:s3cret@a:8081")
-    assert "s3cret" not in repr(one)
-    assert one.to_dict() == {"url": A}
+    registry = Registry.at("http://ann:s3cret@a:8081")
+    assert "s3cret" not in repr(registry)
+    assert registry.to_dict() == {"url": A}

@@ -28,10 +28,10 @@ class Client:
         self.answers = list(answers)
 
     async def _next(self, *_: Any) -> Any:
-        found = self.answers.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     schema = latest = _next
 
@@ -63,10 +63,10 @@ def test_transient_errors_of_a_registry_are_retried(
 
 def test_missing_subject_or_schema_is_none_and_others_raise() -> None:
     client: Any = Client()
-    one = Registry("http://r", asked=client)
+    registry = Registry("http://r", asked=client)
     client.answers = ["found"]
-    assert one.latest("s") == "found"
-    for ask, usage in ((one.latest, True), (one.schema, False)):
+    assert registry.latest("s") == "found"
+    for ask, usage in ((registry.latest, True), (registry.schema, False)):
         client.answers = [no(404)]
         if usage:
             with pytest.raises(UsageError, match="http://r has no subject 5"):

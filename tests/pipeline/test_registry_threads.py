@@ -47,6 +47,6 @@ def test_threads_share_one_request_for_a_schema(slow: tuple[str, list[str]]) -> 
     url, asked = slow
     pool = ThreadPoolExecutor(4)
     answers = [pool.submit(Registry(url).schema, number) for number in (7, 7, 7, 8)]
-    assert [one.result(timeout=20).text for one in answers] == ['"long"'] * 4  # type: ignore[union-attr]
+    assert [future.result(timeout=20).text for future in answers] == ['"long"'] * 4  # type: ignore[union-attr]
     pool.shutdown()
     assert sorted(asked) == ["/schemas/ids/7", "/schemas/ids/8"]

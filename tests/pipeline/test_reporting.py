@@ -64,18 +64,18 @@ def story(watcher: Any) -> None:
 
 
 def test_events_are_plain_values_one_for_each_commit_and_round() -> None:
-    said: list[dict[str, Any]] = []
-    story(reporting.Events(lambda event: said.append(json.loads(json.dumps(event)))))
-    assert [one["event"] for one in said] == ["joined", "commit", "failed", "recovered", "failed", "round"]
-    assert all(one.pop("time").endswith("+00:00") for one in said)
-    assert said[1] == {
+    lines: list[dict[str, Any]] = []
+    story(reporting.Events(lambda event: lines.append(json.loads(json.dumps(event)))))
+    assert [row["event"] for row in lines] == ["joined", "commit", "failed", "recovered", "failed", "round"]
+    assert all(row.pop("time").endswith("+00:00") for row in lines)
+    assert lines[1] == {
         "event": "commit", "topic": "orders", "version": 7, "offsets": {"0": [5, 12], "3": [0, 5]}, "rows": 10, "dead": 2,
         "reasons": {"json": 2}, "files": 3, "bytes_read": 4000, "seconds": 0.123, "lag": 1000,
     }  # fmt: skip
-    assert said[4] == {
+    assert lines[4] == {
         "event": "failed", "topic": "orders", "error": str(LOSS), "exit_code": 3, "left_out": True,
     }  # fmt: skip
-    assert said[5] == {
+    assert lines[5] == {
         "event": "round", "round": 4, "topics": 300, "commits": 1, "rows": 10, "dead": 2, "lag": 1000, "failing": 1,
         "seconds": 1.5, "steps": {"ask": 0.01, "tasks": 0.5},
     }  # fmt: skip
@@ -107,7 +107,7 @@ def test_bars_show_all_topics_and_the_largest_lags(set_environment: Callable[...
         for n in range(reporting.BARS_MAX + 3):
             bars.committed(Commit(topic=f"t{n}", behind=100 * (n + 1)))
         bars.committed(Commit(topic="done", behind=0))
-        tasks = {one.description: one for one in bars._progress.tasks}
+        tasks = {task.description: task for task in bars._progress.tasks}
         assert (tasks["load"].completed, tasks["load"].total) == (12, 1012)
         assert len(tasks) == 1 + reporting.BARS_MAX
         assert "t0" not in tasks, "the least behind made room"
@@ -133,7 +133,7 @@ def test_the_log_is_json_with_the_fields_of_each_event(root_logger: logging.Logg
         logging.getLogger("pyiceberg").exception("of another library")
     logging.getLogger("py4j").info("nobody wants to know")
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
-    assert [(one["level"], one.get("event")) for one in lines] == [
+    assert [(line["level"], line.get("event")) for line in lines] == [
         ("info", "joined"), ("info", "commit"), ("warning", "failed"), ("info", "recovered"), ("warning", "failed"),
         ("info", "round"), ("error", None),
     ]  # fmt: skip
@@ -228,11 +228,11 @@ class Mirror:
 
 
 def test_a_mirror_has_metrics_too() -> None:
-    found = {
+    metric = {
         sample.name: sample.value
         for family in metrics.MirrorCollector(Mirror()).collect()
         for sample in family.samples
     }
-    assert found["barnabas_mirror_mirrored_total"] == 40
-    assert (found["barnabas_mirror_behind"], found["barnabas_mirror_failures"]) == (11, 1)
-    assert len(found) == len(metrics.MirrorCollector.COUNTERS) + len(metrics.MirrorCollector.GAUGES) + 1
+    assert metric["barnabas_mirror_mirrored_total"] == 40
+    assert (metric["barnabas_mirror_behind"], metric["barnabas_mirror_failures"]) == (11, 1)
+    assert len(metric) == len(metrics.MirrorCollector.COUNTERS) + len(metrics.MirrorCollector.GAUGES) + 1

@@ -34,9 +34,9 @@ def results_at(where: Where, commits_kept: int = COMMITS_KEPT, tries_max: int = 
     return Results(f"{where.location}/job", where.io, commits_kept=commits_kept, tries_max=tries_max)
 
 
-def write(kept: Results, known: ResultState, parts: Iterable[str], names: Iterable[str]) -> ResultState:
-    """Write what a run writes: partials of some parts and results, each with a text that nobody else writes."""
-    version = known.version + 1
+def write(kept: Results, state: ResultState, parts: Iterable[str], names: Iterable[str]) -> ResultState:
+    """Write what a run writes: partials of some parts and results, each with a text of its own."""
+    version = state.version + 1
     directory = kept.begin(version)
 
     def put(name: str) -> str:
@@ -45,7 +45,7 @@ def write(kept: Results, known: ResultState, parts: Iterable[str], names: Iterab
 
     partials = {part: put(f"partials/{part}.parquet") for part in parts}
     return ResultState(
-        version, partials=known.partials | partials, results={name: put(f"results/{name}") for name in names}
+        version, partials=state.partials | partials, results={name: put(f"results/{name}") for name in names}
     )
 
 
@@ -80,24 +80,24 @@ def test_kept_commits_are_whole_and_other_files_removed(where: Where, steps: int
     kept, shown, model = results_at(where, KEPT), where / "shown", Model()
     older: list[ResultState] = []
     for _ in range(steps):
-        known = kept.state()
-        assert known.version == len(model.commits)
+        state = kept.state()
+        assert state.version == len(model.commits)
         parts = draw.sample("abcd", draw.randrange(3))
         names = draw.sample(["x.csv", "y.csv", "days/1.csv", "days/2.csv"], draw.randrange(1, 4))
-        old = known.results.keys() - names
-        made = write(kept, known, parts, names)
-        made.results |= {name: known.results[name] for name in old if name.startswith("days/")}
+        old = state.results.keys() - names
+        new = write(kept, state, parts, names)
+        new.results |= {name: state.results[name] for name in old if name.startswith("days/")}
         what = draw.choice(["done", "done", "died", "late"])
         if what == "late" and older:
             late = write(kept, draw.choice(older), parts, names)
             with pytest.raises(ConflictError, match=rf"version {late.version} of .* by another run"):
                 kept.commit(late)
         elif what == "done":
-            older.append(known)
-            model.commits.append(texts_of(kept, made.paths))
-            kept.commit(made)
-            assert kept.state() == made
-            _check_files(kept, model, made.version)
+            older.append(state)
+            model.commits.append(texts_of(kept, new.paths))
+            kept.commit(new)
+            assert kept.state() == new
+            _check_files(kept, model, new.version)
         if draw.random() < 0.5 or len(model.commits) - model.published == KEPT - 1:
             kept.publish(shown.location)
             model.published = len(model.commits)
@@ -106,8 +106,8 @@ def test_kept_commits_are_whole_and_other_files_removed(where: Where, steps: int
 
 def _check_files(kept: Results, model: Model, newest: int) -> None:
     """Look whether all is there that the newest commits name, and of older runs nothing else."""
-    named = {path: text for one in model.commits[-KEPT:] for path, text in one.items()}
-    there = {kept.below(one.location) for one in store.listing(kept.io, kept.path("files"))}
+    named = {path: text for commit in model.commits[-KEPT:] for path, text in commit.items()}
+    there = {kept.below(entry.location) for entry in store.listing(kept.io, kept.path("files"))}
     assert texts_of(kept, named) == named
     if newest > KEPT:
         old = {path for path in there if int(path.split("/")[1].partition("-")[0]) <= newest - KEPT}
@@ -223,26 +223,26 @@ def test_run_finds_its_commit_after_a_lost_answer(where: Where, s3: FailingS3, w
         puts.append(path)
         return what if len(puts) == 1 else ""
 
-    made = write(kept, ResultState(), "a", ["x"])
+    new = write(kept, ResultState(), "a", ["x"])
     with s3.failing(rule) as failed:
-        kept.commit(made)
+        kept.commit(new)
     assert len(failed) == 1
     assert len(puts) == 2, "it was asked again"
-    assert kept.state() == made
+    assert kept.state() == new
 
 
 @pytest.mark.parametrize("where", ["s3"], indirect=True)
 def test_a_store_that_does_not_answer_leaves_all_as_it_was(where: Where, s3: FailingS3) -> None:
     kept = results_at(where, tries_max=2)
-    made = write(kept, ResultState(), "a", ["x"])
+    new = write(kept, ResultState(), "a", ["x"])
     with s3.failing(lambda method, path: "error" if method == "PUT" else "") as failed:
         with pytest.raises(IncompleteError, match=r"cannot be reached: OSError: s3://.*503"):
-            kept.commit(made)
+            kept.commit(new)
         with pytest.raises(IncompleteError, match="cannot be reached"):
             kept.write_tables([("t", pa.table({"a": [1]}))], kept.begin(1))
     assert failed
     assert kept.state() == ResultState()
-    kept.commit(made)
+    kept.commit(new)
 
 
 # --- files for people ------------------------------------------------------------------------------------------------
@@ -253,11 +253,11 @@ def test_only_results_of_earlier_commits_are_removed(where: Where) -> None:
     kept, shown = results_at(where), where / "shown"
     shown.write("mine.csv", b"of a person")
     for names in (["a.csv", "b.csv", "days/1.csv"], ["b.csv"]):
-        made = write(kept, kept.state(), "", names)
-        kept.commit(made)
+        new = write(kept, kept.state(), "", names)
+        kept.commit(new)
         kept.publish(shown.location)
-    assert shown.all() == {"mine.csv": b"of a person", **named_by(kept, made)}
-    assert [*named_by(kept, made)] == ["b.csv"]
+    assert shown.all() == {"mine.csv": b"of a person", **named_by(kept, new)}
+    assert [*named_by(kept, new)] == ["b.csv"]
 
 
 @everywhere
@@ -282,15 +282,15 @@ def test_late_publication_is_replaced_by_the_next(where: Where) -> None:
     first = write(kept, ResultState(), "", ["days/1"])
     kept.commit(first)
     for n in range(KEPT + 1):
-        made = write(kept, kept.state(), "", ["x"])
-        made.results |= {"days/1": first.results["days/1"]}
+        new = write(kept, kept.state(), "", ["x"])
+        new.results |= {"days/1": first.results["days/1"]}
         kept.publish(shown.location)
         assert shown.read("days/1") == named_by(kept, first)["days/1"], n
         shown.write("days/1", b"of a run that was overtaken")
-        kept.commit(made)
+        kept.commit(new)
     kept.publish(shown.location)
     assert shown.read("days/1") == b"of a run that was overtaken"
-    assert shown.read("x") == named_by(kept, made)["x"]
+    assert shown.read("x") == named_by(kept, new)["x"]
 
 
 @pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
@@ -311,9 +311,9 @@ def test_failed_publication_is_repeated_later(where: Where, monkeypatch: pytest.
     for _ in range(KEPT + 2):
         with pytest.raises(IncompleteError, match="the place of results cannot be reached: OSError: refused"):
             kept.publish(shown.location)
-        made = write(kept, kept.state(), "", ["x"])
-        made.results |= changed.results
-        kept.commit(made)
+        new = write(kept, kept.state(), "", ["x"])
+        new.results |= changed.results
+        kept.commit(new)
     monkeypatch.undo()
     kept.publish(shown.location)
     assert shown.all() == named_by(kept, kept.state())

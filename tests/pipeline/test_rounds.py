@@ -1,4 +1,4 @@
-"""Rounds of a load of many topics without broker and Spark: who is loaded, who fails and whom that stops, fair portions."""
+"""Rounds of a load of many topics without broker and Spark: what is loaded, fails and is stopped by that, fair portions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_round_reads_all_topics_in_one_job_and_commits_each(world: World) -> Non
     assert len(world.tasks.jobs) == 1
     assert [world.ends(f"t{n}") for n in range(1, 20)] == [{0: n, 1: n} for n in range(1, 20)]
     assert not Table(world.place("t0")).exists(), "of what is empty there is no table"
-    assert sorted((one.topic, one.count, one.behind) for one in world.noted.commits) == sorted(
+    assert sorted((commit.topic, commit.count, commit.behind) for commit in world.noted.commits) == sorted(
         (f"t{n}", 2 * n, 0) for n in range(1, 20)
     )
 
@@ -52,7 +52,7 @@ def test_topic_without_new_records_costs_no_task_or_commit(world: World) -> None
     rounds.round()
     rounds.round()
     rounds.close()
-    assert [sorted(one) for one in world.tasks.topics] == [["a", "b"], ["b"]]
+    assert [sorted(topics) for topics in world.tasks.topics] == [["a", "b"], ["b"]]
     assert (Table(world.place("a")).state().version, Table(world.place("b")).state().version) == (1, 2)
 
 
@@ -69,7 +69,7 @@ def test_what_joins_while_a_load_runs(world: World) -> None:
     rounds.round()
     rounds.close()
     assert sorted(rounds.streams) == ["logs.a", "logs.b", "named"]
-    assert [world.ends(one) for one in ("logs.a", "logs.b", "named")] == [{0: 3, 1: 2}, {0: 4}, {0: 1}]
+    assert [world.ends(name) for name in ("logs.a", "logs.b", "named")] == [{0: 3, 1: 2}, {0: 4}, {0: 1}]
     assert rounds.failures == {}
 
 
@@ -121,11 +121,11 @@ def test_a_topic_with_a_lot_of_data_starves_nobody(world: World) -> None:
         world.cluster.put(f"small{n}", 10)
     rounds = world.rounds(world.topics(patterns=(".*",)), offsets_max=1000)
     done = rounds.round()
-    first = {one.topic: one.count for one in done.commits}
+    first = {commit.topic: commit.count for commit in done.commits}
     assert first == {"big": 910, **{f"small{n}": 10 for n in range(9)}}
     assert done.behind == 1_000_000 - 910
     world.cluster.put("small0", 2000)
-    second = {one.topic: one.count for one in rounds.round().commits}
+    second = {commit.topic: commit.count for commit in rounds.round().commits}
     rounds.close()
     assert second == {"big": 500, "small0": 500}
 
@@ -194,7 +194,7 @@ def test_bounded_load_gives_up_a_topic_that_keeps_failing(world: World) -> None:
         world.load("a", "b")
     assert caught.value.exit_code == 2
     assert world.ends("b") == {0: 5}
-    assert sum("a" in one for one in world.tasks.topics) == streams_module.TRIES_MAX
+    assert sum("a" in topics for topics in world.tasks.topics) == streams_module.TRIES_MAX
 
 
 def test_a_load_that_goes_on_ends_once_nothing_works(world: World) -> None:
@@ -320,7 +320,7 @@ def test_a_table_of_its_own_makes_room(world: World) -> None:
 def test_a_load_goes_on_however_often_others_were_faster(world: World, others: int) -> None:
     world.cluster.put("a", 50)
     other = World(world.root, FakeCluster(), Tasks())
-    left = [others]
+    remaining = [others]
 
     def faster() -> None:
         from barnabas_pipeline.jobs.load import Plan
@@ -328,13 +328,13 @@ def test_a_load_goes_on_however_often_others_were_faster(world: World, others: i
 
         table = Table(world.place("a"))
         end = table.state().ends.get(0, 0)
-        one = OffsetRange(0, end, end + 1)
+        span = OffsetRange(0, end, end + 1)
         bounds = {0: Bounds(0, 50, 50, 1)}
-        plan = Plan(table, TopicIdentity(CLUSTER, "a", "id-a"), bounds, [one], [one], other.options("a"))
+        plan = Plan(table, TopicIdentity(CLUSTER, "a", "id-a"), bounds, [span], [span], other.options("a"))
         plan.prepare()
-        plan.commit([TaskResult(one, loaded=1)])
-        left[0] -= 1
-        if left[0]:
+        plan.commit([TaskResult(span, loaded=1)])
+        remaining[0] -= 1
+        if remaining[0]:
             world.tasks.before["a"] = faster
 
     world.tasks.before["a"] = faster
@@ -357,7 +357,7 @@ def test_idle_tables_are_closed_and_opened_again(world: World) -> None:
     rounds = world.rounds(world.topics(patterns=(".*",)))
     rounds.round()
     for _ in range(2):
-        assert sum(one._table is not None for one in rounds.streams.values()) == 2
+        assert sum(stream._table is not None for stream in rounds.streams.values()) == 2
         rounds.round()  # which finds nothing, and opens none to see that
     for n in range(6):
         world.cluster.put(f"t{n}", 8)
@@ -377,10 +377,10 @@ def test_closed_table_is_refreshed_before_its_next_load(world: World) -> None:
     other.round()
     world.cluster.put("a", 12)
     rounds.round()
-    for one in (rounds, other):
-        one.close()
+    for load in (rounds, other):
+        load.close()
     assert world.ends("a") == {0: 12}
-    assert [one.offsets for one in world.noted.commits] == [{0: (0, 5)}, {0: (5, 9)}, {0: (9, 12)}]
+    assert [commit.offsets for commit in world.noted.commits] == [{0: (0, 5)}, {0: (5, 9)}, {0: (9, 12)}]
     assert rounds.failures == {}
 
 
@@ -389,8 +389,8 @@ def test_what_fails_for_days_is_still_tried_each_minute(world: World) -> None:
     rounds = world.rounds(world.topics("a"))
     rounds.round()
     rounds.close()
-    one = rounds.streams["a"]
+    stream = rounds.streams["a"]
     for _ in range(2_000):
-        one.fail(IncompleteError("the store is away"))
-    assert not one.is_over
-    assert one.retry_at < time.monotonic() + 65
+        stream.fail(IncompleteError("the store is away"))
+    assert not stream.is_over
+    assert stream.retry_at < time.monotonic() + 65

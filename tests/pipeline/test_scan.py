@@ -27,12 +27,12 @@ from tests.support.effort import drawing
 
 from .tables import BEGAN_MS, GROWN, SCHEMA, entry_of, load, local_place, rows, stock
 
-OFFSETS = pa.schema([one for one in COORDINATES if one.name == "_offset"])
+OFFSETS = pa.schema([field for field in COORDINATES if field.name == "_offset"])
 
 
 def offsets(table: Table, pieces: list[Piece], **more: Any) -> list[int]:
-    found = scan_module.rows(table.layout, pieces, OFFSETS, **more)
-    return sorted(offset for one in found for offset in one["_offset"].to_pylist())
+    parts = scan_module.rows(table.layout, pieces, OFFSETS, **more)
+    return sorted(offset for part in parts for offset in part["_offset"].to_pylist())
 
 
 # --- events of some time ----------------------------------------------------------------------------------------------
@@ -50,8 +50,8 @@ def test_time_span_includes_its_start_and_excludes_its_end(
     at = schema.arrow.field("at")
     times: list[Any] = TIMES_MS
     if pa.types.is_timestamp(at.type):
-        times = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=one) for one in TIMES_MS]
-    others = {one.name: None for one in COORDINATES} | {"_topic_id": "id", "_topic_partition": 0}
+        times = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms) for time_ms in TIMES_MS]
+    others = {field.name: None for field in COORDINATES} | {"_topic_id": "id", "_topic_partition": 0}
     events = [{"at": time, **others, "_offset": n} for n, time in enumerate(times)]
     table = Table(local_place(tmp_path, partition_by))
     table.prepare(schema)
@@ -75,10 +75,8 @@ def test_time_span_includes_its_start_and_excludes_its_end(
     )
     first = ("at", BEGAN_MS, BEGAN_MS + 1)
     for asked in (OFFSETS, pa.schema([at, *OFFSETS])):
-        [found] = scan_module.rows(table.layout, table.pieces(), asked, first)
-        assert (found.schema, found["_offset"].to_pylist()) == (asked, [1]), (
-            "with the time if it is asked for"
-        )
+        [part] = scan_module.rows(table.layout, table.pieces(), asked, first)
+        assert (part.schema, part["_offset"].to_pylist()) == (asked, [1]), "with the time if it is asked for"
 
 
 # --- rows that were deleted -------------------------------------------------------------------------------------------
@@ -107,8 +105,8 @@ def test_deleted_positions_count_within_the_whole_file(
         ])  # fmt: skip
         pq.write_table(pa.table(rows, schema), path.removeprefix("file://"))
         named.append((path, "PARQUET"))
-    left = [n for n in range(60) if n not in deleted]
-    assert offsets(table, [replace(piece, deletes=tuple(named))]) == left
+    remaining = [n for n in range(60) if n not in deleted]
+    assert offsets(table, [replace(piece, deletes=tuple(named))]) == remaining
     assert offsets(table, [piece]) == list(range(60))
 
 
@@ -130,14 +128,14 @@ def test_files_without_field_ids_are_read_by_name(tmp_path: Path) -> None:
     place = local_place(tmp_path)
     load(place, 3)
     table = Table(place)
-    made = rows(3, 4, SCHEMA)
+    table_ = rows(3, 4, SCHEMA)
     for name in ("_topic_partition", "_partition"):
         path = tmp_path / f"{name}.parquet"
-        pq.write_table(made.rename_columns({"_topic_partition": name}), path)
+        pq.write_table(table_.rename_columns({"_topic_partition": name}), path)
         for asked in (lake_schema(SCHEMA), lake_schema(SCHEMA).field("_topic_partition")):
-            wanted = asked if isinstance(asked, pa.Schema) else pa.schema([asked])
-            found = pa.concat_tables(scan_module.rows(table.layout, [Piece(f"file://{path}")], wanted))
-            assert found.to_pylist() == made.select(wanted.names).to_pylist()
+            schema = asked if isinstance(asked, pa.Schema) else pa.schema([asked])
+            read = pa.concat_tables(scan_module.rows(table.layout, [Piece(f"file://{path}")], schema))
+            assert read.to_pylist() == table_.select(schema.names).to_pylist()
 
 
 @pytest.mark.parametrize("form", ["ORC", "PARQUET"])
@@ -149,16 +147,16 @@ def test_identity_partition_value_replaces_a_missing_column(tmp_path: Path, form
     with stock(place).transaction() as transaction:
         transaction.set_properties({NAME_MAPPING: stock(place).schema().name_mapping.model_dump_json()})
     table.refresh()
-    made = rows(3, 4, SCHEMA).select(["ts", "ip", "_offset"])
-    (orc if form == "ORC" else pq).write_table(made, tmp_path / "x")
+    table_ = rows(3, 4, SCHEMA).select(["ts", "ip", "_offset"])
+    (orc if form == "ORC" else pq).write_table(table_, tmp_path / "x")
     piece = Piece(f"file://{tmp_path}/x", form, rows=4, spec_id=stock(place).spec().spec_id, partition=("m",))
     asked = pa.schema(
-        [made.schema.field("_offset"), pa.field("member", pa.string()), made.schema.field("ts")]
+        [table_.schema.field("_offset"), pa.field("member", pa.string()), table_.schema.field("ts")]
     )
-    found = pa.concat_tables(scan_module.rows(table.layout, [piece], asked))
-    assert found.schema == asked
-    assert found.to_pylist() == [
-        {"_offset": one["_offset"], "member": "m", "ts": one["ts"]} for one in made.to_pylist()
+    read = pa.concat_tables(scan_module.rows(table.layout, [piece], asked))
+    assert read.schema == asked
+    assert read.to_pylist() == [
+        {"_offset": row["_offset"], "member": "m", "ts": row["ts"]} for row in table_.to_pylist()
     ]
 
 
@@ -169,7 +167,7 @@ def test_identity_partition_value_replaces_a_missing_column(tmp_path: Path, form
 def test_files_are_split_into_tasks_of_bounded_size_and_number(parallel: int) -> None:
     for count in [*range(1, 70), 1000, 1001]:
         tasks = frames.task_count(count, parallel)
-        sizes = [len(one) for one in np.array_split(np.arange(count), tasks)]
+        sizes = [len(part) for part in np.array_split(np.arange(count), tasks)]
         assert 1 <= min(sizes) <= max(sizes) <= frames.FILES_PER_TASK_MAX
         assert tasks == min(count, max(2 * parallel, tasks)), "all that can run at the same time, twice"
         assert tasks <= 2 * parallel or max(sizes) > frames.FILES_PER_TASK_MAX / 2
@@ -200,11 +198,11 @@ class Frame:
 
     def mapInArrow(self, work: Any, schema: Any) -> Any:  # noqa: N802 - Spark's name
         batches = [
-            pa.RecordBatch.from_pydict({"item": pa.array([one], pa.binary())}) for (one,) in self.items
+            pa.RecordBatch.from_pydict({"item": pa.array([item], pa.binary())}) for (item,) in self.items
         ]
-        made = Frame([row for batch in work(iter(batches)) for row in batch.to_pylist()], schema)
-        assert all(list(row) == schema.names for row in made.items)
-        return made
+        frame = Frame([row for batch in work(iter(batches)) for row in batch.to_pylist()], schema)
+        assert all(list(row) == schema.names for row in frame.items)
+        return frame
 
 
 def test_frame_has_the_columns_and_time_span_of_a_version(tmp_path: Path) -> None:

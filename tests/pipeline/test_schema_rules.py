@@ -94,8 +94,8 @@ def json_field(schema: Any, *, required: bool = True, **more: Any) -> Field:
     ids=str,
 )
 def test_what_a_json_schema_says_is_a_column(schema: Any, kind: Any, required: bool) -> None:
-    made = json_field(schema)
-    assert (made.type, made.required) == (kind, required)
+    field = json_field(schema)
+    assert (field.type, field.required) == (kind, required)
     assert not json_field(schema, required=False).required
 
 
@@ -112,9 +112,9 @@ def test_references_are_followed_between_files_without_cycles() -> None:
         },
     }
     other = {"x": {"$ref": "#/y"}, "y": {"type": "boolean"}, "$id": "urn:id", "type": "string"}
-    title, found = json_fields(json.dumps(root), {"other": json.dumps(other)})
+    title, fields = json_fields(json.dumps(root), {"other": json.dumps(other)})
     assert title == "T"
-    assert {one.name: one.type for one in found} == {
+    assert {field.name: field.type for field in fields} == {
         "here": "long",
         "there": "boolean",
         "by": "string",
@@ -132,8 +132,8 @@ def test_references_are_followed_between_files_without_cycles() -> None:
 
 
 def drafted(*values: Any) -> dict[str, tuple[Any, bool]]:
-    found = draft("t", [json.dumps({"f": one}).encode() for one in values])
-    return {one.name: (one.type, one.required) for one in found.fields}
+    drafted_ = draft("t", [json.dumps({"f": value}).encode() for value in values])
+    return {field.name: (field.type, field.required) for field in drafted_.fields}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_a_draft_has_the_narrowest_type_of_all_values(values: Any, kind: Any, re
 
 
 def test_a_draft_renames_what_is_ours_and_needs_an_object() -> None:
-    found = draft("t", [None, b"no", b"5", b'{"_x": 1, "a": 1, "_key": "k", "_KEY_": 1, "A": 2}'])
-    assert [(one.name, *one.aliases) for one in found.fields] == [
+    drafted_ = draft("t", [None, b"no", b"5", b'{"_x": 1, "a": 1, "_key": "k", "_KEY_": 1, "A": 2}'])
+    assert [(field.name, *field.aliases) for field in drafted_.fields] == [
         ("_x",),
         ("a",),
         ("_key__", "_key"),

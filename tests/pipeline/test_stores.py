@@ -49,8 +49,8 @@ def test_a_store_that_fails_now_and_then_costs_nothing(
     load(place, 5)
     assert scan(place) == list(range(loaded + 5))
     entries = Table(place).entries()
-    assert [one.partitions["0"].start for one in entries[1:]] == [
-        one.partitions["0"].end for one in entries[:-1]
+    assert [entry.partitions["0"].start for entry in entries[1:]] == [
+        entry.partitions["0"].end for entry in entries[:-1]
     ]
 
 
@@ -76,11 +76,11 @@ def test_store_that_refuses_objects_ends_a_load_that_can_resume(
 def test_one_of_two_writers_wins_despite_slow_listings(s3: FailingS3, place: Place) -> None:
     load(place, 10)
     table = Table(place)
-    made = staged(table, 10)
+    entry = staged(table, 10)
     with s3.failing(lambda method, path: "slow"):
         load(place, 7)
         with pytest.raises(ConflictError):
-            table.commit(made)
+            table.commit(entry)
         assert {piece.path for piece in Table(place).pieces()}.isdisjoint(find_orphans(Table(place), -1))
     assert scan(place) == list(range(17))
 

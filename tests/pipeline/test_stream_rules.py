@@ -30,9 +30,9 @@ IDENTITY = TopicIdentity("c", "t", "tid")
 
 
 def stream_of(*, is_bounded: bool = True, on_data_loss: str = "fail") -> Any:
-    made = Stream("t", lambda _: None, None, is_bounded=is_bounded)  # type: ignore[arg-type,return-value]
-    made._options = SimpleNamespace(on_data_loss=on_data_loss)  # type: ignore[assignment]
-    return made
+    stream = Stream("t", lambda _: None, None, is_bounded=is_bounded)  # type: ignore[arg-type,return-value]
+    stream._options = SimpleNamespace(on_data_loss=on_data_loss)  # type: ignore[assignment]
+    return stream
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -50,58 +50,58 @@ def stream_of(*, is_bounded: bool = True, on_data_loss: str = "fail") -> Any:
 def test_transient_errors_are_retried_and_bounded_in_a_batch(
     error: Any, may_pass: bool, is_bounded: bool
 ) -> None:
-    one = stream_of(is_bounded=is_bounded)
+    stream = stream_of(is_bounded=is_bounded)
     for tries in range(1, TRIES_MAX + 1):
-        one.fail(error)
-        assert one.tries == tries
-        assert one.is_over is (not may_pass or (is_bounded and tries == TRIES_MAX))
-        assert one.is_stuck is (one.is_over or tries == TRIES_MAX or isinstance(error, NoTopicError))
-    assert one.error is error
-    assert one.succeed()
-    assert (one.error, one.tries, one.retry_at) == (None, 0, 0.0)
-    assert not one.succeed(), "nothing was wrong"
+        stream.fail(error)
+        assert stream.tries == tries
+        assert stream.is_over is (not may_pass or (is_bounded and tries == TRIES_MAX))
+        assert stream.is_stuck is (stream.is_over or tries == TRIES_MAX or isinstance(error, NoTopicError))
+    assert stream.error is error
+    assert stream.succeed()
+    assert (stream.error, stream.tries, stream.retry_at) == (None, 0, 0.0)
+    assert not stream.succeed(), "nothing was wrong"
 
 
 def test_pauses_double_up_to_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams.time, "monotonic", lambda: 100.0)
-    one = stream_of(is_bounded=False)
+    stream = stream_of(is_bounded=False)
     pauses = []
     for _ in range(11):
-        one.fail(IncompleteError("later"))
-        pauses.append(one.retry_at - 100)
+        stream.fail(IncompleteError("later"))
+        pauses.append(stream.retry_at - 100)
     assert pauses == [0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 64, 64]
 
 
 @pytest.mark.parametrize(("on_data_loss", "is_over"), [("fail", True), ("record", False)])
 def test_a_topic_that_is_gone_may_come_back_as_another_one(on_data_loss: str, is_over: bool) -> None:
-    one = stream_of(is_bounded=False, on_data_loss=on_data_loss)
-    one.fail(DataLossError("lost", []))
-    assert one.is_over, "it is there"
-    one = stream_of(is_bounded=False, on_data_loss=on_data_loss)
+    stream = stream_of(is_bounded=False, on_data_loss=on_data_loss)
+    stream.fail(DataLossError("lost", []))
+    assert stream.is_over, "it is there"
+    stream = stream_of(is_bounded=False, on_data_loss=on_data_loss)
     for _ in range(MISSED_MAX - 1):
-        assert one.miss("here") is None
-    assert isinstance(one.miss("here"), NoTopicError)
-    one.fail(DataLossError("lost", []))
-    assert one.is_over is is_over
+        assert stream.miss("here") is None
+    assert isinstance(stream.miss("here"), NoTopicError)
+    stream.fail(DataLossError("lost", []))
+    assert stream.is_over is is_over
 
 
 def test_a_topic_is_settled_when_nothing_is_left_of_it() -> None:
-    one = stream_of(is_bounded=False)
-    assert one.is_settled
+    stream = stream_of(is_bounded=False)
+    assert stream.is_settled
     for change, is_settled in (
         ({"behind": {0: 0, 1: 1}}, False),
         ({"behind": {0: 0}}, True),
         ({"_missed": 1}, False),
     ):
-        one = stream_of(is_bounded=False)
+        stream = stream_of(is_bounded=False)
         for name, value in change.items():
-            setattr(one, name, value)
-        assert one.is_settled is is_settled, change
-        one.is_over = True
-        assert one.is_settled
-    one = stream_of(is_bounded=False)
-    one.fail(IncompleteError("later"))
-    assert not one.is_settled
+            setattr(stream, name, value)
+        assert stream.is_settled is is_settled, change
+        stream.is_over = True
+        assert stream.is_settled
+    stream = stream_of(is_bounded=False)
+    stream.fail(IncompleteError("later"))
+    assert not stream.is_settled
 
 
 @pytest.mark.parametrize(
@@ -118,18 +118,18 @@ def test_a_topic_is_settled_when_nothing_is_left_of_it() -> None:
 def test_one_failure_is_raised_as_it_is_and_several_together(
     failures: dict[str, Any], count: int, is_bounded: bool, raised: Any
 ) -> None:
-    one: Any = Load.__new__(Load)
-    one.is_bounded, one._count, one._cluster = is_bounded, 1, "here"
-    one._topics = SimpleNamespace(choice=SimpleNamespace(patterns=("x.*",)))
+    load: Any = Load.__new__(Load)
+    load.is_bounded, load._count, load._cluster = is_bounded, 1, "here"
+    load._topics = SimpleNamespace(choice=SimpleNamespace(patterns=("x.*",)))
     names = ["a", "b"][:count]
-    one.streams = {name: SimpleNamespace(error=failures.get(name), is_stuck=True) for name in names}
-    assert one.failures == failures
-    assert one.is_over is (bool(failures) and len(failures) == count)
+    load.streams = {name: SimpleNamespace(error=failures.get(name), is_stuck=True) for name in names}
+    assert load.failures == failures
+    assert load.is_over is (bool(failures) and len(failures) == count)
     if raised is None:
-        one.raise_worst()
+        load.raise_worst()
     else:
         with pytest.raises(raised):
-            one.raise_worst()
+            load.raise_worst()
 
 
 # --- what is next -----------------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def test_one_failure_is_raised_as_it_is_and_several_together(
 def test_pending_ranges_begin_at_the_last_end_or_given_start() -> None:
     state = State(ends={0: 5, 1: 9})
     bounds = {n: Bounds(2, 20, 20, 0) for n in range(4)}
-    found = pending(state, {1: 3, 2: 4}, {3: 20, 0: 8, 1: 7, 2: 20}, bounds)
-    assert found == [OffsetRange(0, 5, 8), OffsetRange(1, 9, 9), OffsetRange(2, 4, 20), OffsetRange(3, 2, 20)]
+    spans = pending(state, {1: 3, 2: 4}, {3: 20, 0: 8, 1: 7, 2: 20}, bounds)
+    assert spans == [OffsetRange(0, 5, 8), OffsetRange(1, 9, 9), OffsetRange(2, 4, 20), OffsetRange(3, 2, 20)]
 
 
 @pytest.mark.parametrize(
@@ -161,25 +161,25 @@ def test_a_loss_is_what_can_never_be_loaded(bounds: Any, missing: Any, can_go_on
         assert loss is None
         return
     assert loss is not None
-    assert [tuple(one) for one in loss.missing] == missing
+    assert [tuple(span) for span in loss.missing] == missing
     assert loss.can_go_on is can_go_on
 
 
 @pytest.mark.parametrize(
-    ("cluster", "topic", "said"), [("x", "tid", "cluster  is another"), ("c", "x", "topic t is another")]
+    ("cluster", "topic", "reason"), [("x", "tid", "cluster  is another"), ("c", "x", "topic t is another")]
 )
-def test_unloaded_offsets_of_a_replaced_topic_are_lost(cluster: str, topic: str, said: str) -> None:
+def test_unloaded_offsets_of_a_replaced_topic_are_lost(cluster: str, topic: str, reason: str) -> None:
     state = State(version=1, cluster_id=cluster, topic_id=topic, ends={0: 5, 1: 3}, high_watermarks={0: 8})
     loss = find_loss(state, IDENTITY, {})
     assert loss is not None
-    assert said in str(loss)
-    assert [tuple(one) for one in loss.missing] == [(0, 5, 8)]
+    assert reason in str(loss)
+    assert [tuple(span) for span in loss.missing] == [(0, 5, 8)]
 
 
 def test_missing_topic_is_a_loss_if_it_was_loaded() -> None:
     assert isinstance(gone("t", "here", State()), NoTopicError)
     loss: Any = gone("t", "here", State(version=1, ends={1: 3, 0: 5}))
-    assert [tuple(one) for one in loss.missing] == [(0, 5, None), (1, 3, None)]
+    assert [tuple(span) for span in loss.missing] == [(0, 5, None), (1, 3, None)]
     chosen = Selection(starting='{"0": 2}', ending='{"0": 3}', ending_timestamp_ms=7)
     assert only_end(chosen) == Selection(ending='{"0": 3}', ending_timestamp_ms=7)
 
@@ -188,17 +188,17 @@ def test_missing_topic_is_a_loss_if_it_was_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "loaded", "end", "now", "is_whole"),
+    ("offset", "loaded", "end", "now", "is_whole"),
     [
         (None, 10, 10, 1_000, True), (None, 10, 10, 999, False), (None, 9, 10, 2_000, False), (None, 11, 10, 1_000, True),
         (7, 7, 10, 0, True), (7, 8, 10, 0, True), (7, 6, 10, 9_999, False), (0, -1, 10, 0, False), (0, 0, 10, 0, True),
     ],
 )  # fmt: skip
 def test_an_hour_is_whole_when_nothing_can_come_for_it(
-    found: int | None, loaded: int, end: int, now: int, is_whole: bool
+    offset: int | None, loaded: int, end: int, now: int, is_whole: bool
 ) -> None:
     def offset_for_time(partition: int, time_ms: int) -> int | None:
-        return found if (partition, time_ms) == (3, 1_000) else None
+        return offset if (partition, time_ms) == (3, 1_000) else None
 
     log: Any = SimpleNamespace(offset_for_time=offset_for_time)
     state = State(ends={3: loaded} if loaded >= 0 else {})
@@ -209,23 +209,23 @@ def test_an_hour_is_whole_when_nothing_can_come_for_it(
 
 
 def commit_of(start: int, end: int, *, digest_: int | None = 1, **more: int) -> Any:
-    given = {"loaded": end - start, "dead": 0, "control": 0, "aborted": 0, **more}
+    counts = {"loaded": end - start, "dead": 0, "control": 0, "aborted": 0, **more}
     return SimpleNamespace(
-        start=start, end=end, log_digest=digest.encode(digest_) if digest_ is not None else "", **given
+        start=start, end=end, log_digest=digest.encode(digest_) if digest_ is not None else "", **counts
     )
 
 
 def entries_of(*commits: Any, partition: int = 0, topic_id: str = "tid") -> list[Any]:
     return [
-        SimpleNamespace(cluster_id="c", topic_id=topic_id, partitions={str(partition): one})
-        for one in commits
+        SimpleNamespace(cluster_id="c", topic_id=topic_id, partitions={str(partition): commit})
+        for commit in commits
     ]
 
 
 def runs_of(*entries: Any, bounds: Any = None) -> list[tuple[int, int]]:
-    known = {0: Bounds(0, 1 << 40, 1 << 40, 0)} if bounds is None else bounds
-    found = plan_runs(entries, State(cluster_id="c", topic_id="tid"), known)
-    return [(one.offset_range.start, one.offset_range.end) for one in found]
+    bounds_ = {0: Bounds(0, 1 << 40, 1 << 40, 0)} if bounds is None else bounds
+    runs = plan_runs(entries, State(cluster_id="c", topic_id="tid"), bounds_)
+    return [(run.offset_range.start, run.offset_range.end) for run in runs]
 
 
 def test_consecutive_commits_are_one_run_up_to_a_size() -> None:
@@ -265,11 +265,11 @@ def test_consecutive_commits_are_one_run_up_to_a_size() -> None:
 )
 def test_the_run_in_which_the_log_begins_is_kept_short(start: int, runs: Any, in_log: Any) -> None:
     bounds = {0: Bounds(start, 30, 30, 0)}
-    found = plan_runs(
+    planned = plan_runs(
         entries_of(commit_of(0, 5), commit_of(5, 9)), State(cluster_id="c", topic_id="tid"), bounds
     )
-    assert [(one.offset_range.start, one.offset_range.end) for one in found] == runs
-    assert [(one.in_log.start, one.in_log.end) for one in found] == in_log
+    assert [(run.offset_range.start, run.offset_range.end) for run in planned] == runs
+    assert [(run.in_log.start, run.in_log.end) for run in planned] == in_log
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -295,8 +295,8 @@ def span(service: str, start: int, end: int) -> dict[str, Any]:
 def test_alerts_are_right_where_they_overlap_an_incident(
     alerts: Any, incidents: Any, precision: float, recall: float
 ) -> None:
-    found = monitor.score([span(*one) for one in alerts], [span(*one) for one in incidents])
-    assert found == {"precision": precision, "recall": recall}
+    scores = monitor.score([span(*alert) for alert in alerts], [span(*incident) for incident in incidents])
+    assert scores == {"precision": precision, "recall": recall}
 
 
 @pytest.mark.parametrize(
@@ -309,13 +309,13 @@ def test_alerts_are_right_where_they_overlap_an_incident(
     ],
 )
 def test_verdicts_are_right_by_kind(subjects: Any, truth: list[str], precision: float, recall: float) -> None:
-    rows = [{"subject": one, "kind": "spam"} for one in subjects] + [{"subject": "c", "kind": "rate"}]
+    rows = [{"subject": subject, "kind": "spam"} for subject in subjects] + [{"subject": "c", "kind": "rate"}]
     assert security.score(rows, "spam", truth) == {"precision": precision, "recall": recall}
 
 
 def test_a_ranking_is_as_good_as_its_order() -> None:
     quality = {"a": 0.9, "b": 0.5, "c": 0.1}
-    rows = [{"item": one, "views": 20} for one in "abc"]
+    rows = [{"item": item, "views": 20} for item in "abc"]
     assert rank.score(rows, quality) == {"spearman": 1.0, "ndcg": 1.0, "items": 3}
     assert rank.score(rows[::-1], quality) == {"spearman": -1.0, "ndcg": 0.6839, "items": 3}
     rows[1]["views"] = 19

@@ -50,10 +50,10 @@ def scripted(place: Place, on_commit: Script) -> Table:
 def test_second_writer_of_one_state_conflicts(place: Place) -> None:
     load(place, 10)
     table = Table(place)
-    made = staged(table, 10)
+    entry = staged(table, 10)
     load(place, 7)
     with pytest.raises(ConflictError, match=r"version 2 of .* was committed by another writer"):
-        table.commit(made)
+        table.commit(entry)
     assert scan(place) == list(range(17))
     table.commit(staged(table, 5))
     assert scan(place) == list(range(22)), "from the state of the other"
@@ -62,10 +62,10 @@ def test_second_writer_of_one_state_conflicts(place: Place) -> None:
 
 def test_of_two_first_writers_one_gives_way(place: Place) -> None:
     tables = [Table(place), Table(place)]
-    made = [staged(table, 10) for table in tables]
-    tables[0].commit(made[0])
+    entries = [staged(table, 10) for table in tables]
+    tables[0].commit(entries[0])
     with pytest.raises(ConflictError):
-        tables[1].commit(made[1])
+        tables[1].commit(entries[1])
     assert scan(place) == list(range(10))
 
 
@@ -92,20 +92,20 @@ def test_pyiceberg_retries_no_commit_on_an_unseen_head(place: Place) -> None:
     with stock(place).transaction() as transaction:
         transaction.set_properties({"commit.retry.num-retries": "4"})
     table = Table(place)
-    made = staged(table, 10)
+    entry = staged(table, 10)
     load(place, 10)
     with pytest.raises(ConflictError):
-        table.commit(made)
+        table.commit(entry)
     assert scan(place) == list(range(20))
 
 
 def test_snapshot_of_another_engine_is_no_conflict(place: Place) -> None:
     load(place, 10)
     table = Table(place)
-    made = staged(table, 10)
+    entry = staged(table, 10)
     for _ in range(3):
         add_snapshot(place)
-    table.commit(made)
+    table.commit(entry)
     assert versions(place) == ["1", None, None, None, "2"]
     assert scan(place) == list(range(20))
     add_snapshot(place)
@@ -121,11 +121,11 @@ def test_compaction_is_planned_again_after_a_foreign_snapshot(place: Place) -> N
 
     table = Table(place)
     [group] = plan(table, table.state(), 128 << 20, 2)
-    made = entry_of(table, "compact")
-    made.add, made.remove = [merge(group)], [one.path for one in group.files]
+    entry = entry_of(table, "compact")
+    entry.add, entry.remove = [merge(group)], [file.path for file in group.files]
     stock(place).delete("_offset == 3")
     with pytest.raises(ConflictError):
-        table.commit(made)
+        table.commit(entry)
     assert scan(place) == [0, 1, 2, 4, 5, 6, 7, 8, 9], "what was deleted does not come back"
     compact(place)
     assert scan(place) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
@@ -136,7 +136,7 @@ def test_an_entry_outlives_the_snapshots_that_named_it(place: Place) -> None:
     load(place, 10)
     add_snapshot(place)
     table = stock(place)
-    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in table.snapshots()][:-1]).commit()
+    table.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in table.snapshots()][:-1]).commit()
     assert versions(place) == [None]
     assert Table(place).state().version == 2
     load(place, 10)
@@ -181,8 +181,8 @@ def test_a_commit_counts_once_whatever_the_catalog_answers(
 ) -> None:
     if not first:
         load(place, 10)
-    made = staged(Table(place), 10)
-    scripted(place, failing(failure, failure, is_late=is_late)[0]).commit(made)
+    entry = staged(Table(place), 10)
+    scripted(place, failing(failure, failure, is_late=is_late)[0]).commit(entry)
     total = 10 if first else 20
     assert scan(place) == list(range(total)), "manifests of a commit that landed are not removed either"
     assert versions(place) == [str(n + 1) for n in range(total // 10)]
@@ -190,9 +190,9 @@ def test_a_commit_counts_once_whatever_the_catalog_answers(
 
 def test_failing_catalog_ends_a_commit_that_can_be_repeated(place: Place) -> None:
     load(place, 10)
-    made = staged(Table(place), 10)
+    entry = staged(Table(place), 10)
     with pytest.raises(IncompleteError, match=r"version 2 of .* cannot be committed: .*locked"):
-        scripted(place, failing(*[locked] * 99)[0]).commit(made)
+        scripted(place, failing(*[locked] * 99)[0]).commit(entry)
     assert scan(place) == list(range(10))
     load(place, 10)
     assert scan(place) == list(range(20))
@@ -236,10 +236,10 @@ def test_changed_entry_is_found_by_its_successor(place: Place, which: int, how: 
 def test_what_would_break_the_ledger_is_not_even_written(place: Place) -> None:
     load(place, 10)
     table = Table(place)
-    made = staged(table, 10)
-    made.partitions["0"].start = 11
+    entry = staged(table, 10)
+    entry.partitions["0"].start = 11
     with pytest.raises(BrokenLakeError, match="10 is next, not 11"):
-        table.commit(made)
+        table.commit(entry)
     ledger = local_path(f"{place.location}/_ledger")
     assert ledger is not None
     assert len([*ledger.iterdir()]) == 1
@@ -317,8 +317,8 @@ def test_dead_letters_are_published_after_a_crash(place: Place, tmp_path: Path, 
     load(place, 5, dead=2)
     die(place, tmp_path, point, "DeadLetters(Table(place)).publish()")
     assert DeadLetters(Table(place)).publish() == (point == "dead.before_commit")
-    found = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow()
-    assert sorted(found["offset"].to_pylist()) == [5, 6]
+    letters = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow()
+    assert sorted(letters["offset"].to_pylist()) == [5, 6]
 
 
 def test_a_local_file_is_on_the_disk_before_it_is_named(
@@ -331,8 +331,8 @@ def test_a_local_file_is_on_the_disk_before_it_is_named(
     load(place, 10)
     table = stock(place)
     named = {table.metadata_location, Table(place).state().path, table.current_snapshot().manifest_list}
-    named |= {one.manifest_path for one in table.current_snapshot().manifests(table.io)}
+    named |= {manifest.manifest_path for manifest in table.current_snapshot().manifests(table.io)}
     named |= {piece.path for piece in Table(place).pieces()}
-    paths = {str(local_path(one)) for one in named}
-    assert paths | {str(Path(one).parent) for one in paths} <= set(synced)
+    paths = {str(local_path(uri)) for uri in named}
+    assert paths | {str(Path(path).parent) for path in paths} <= set(synced)
     assert isinstance(table.io, FileIO)

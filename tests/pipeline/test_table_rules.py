@@ -22,8 +22,8 @@ from .tables import SCHEMA, entries_of, load, local_place, scan, staged, stock, 
 def test_state_after_a_commit_equals_a_fresh_read(place: Place) -> None:
     load(place, 5)
     table = Table(place)
-    made = staged(table, 12, dead=3)
-    table.commit(made)
+    entry = staged(table, 12, dead=3)
+    table.commit(entry)
     assert table.state() == Table(place).state()
     assert table.state().ends == {0: 20}
     assert table.state().digest == digest(entries_of(place)[1].read_bytes())
@@ -33,18 +33,18 @@ def test_state_after_a_commit_equals_a_fresh_read(place: Place) -> None:
 def test_ledger_is_adopted_with_its_files_by_a_new_table_only(place: Place, tmp_path: Path) -> None:
     for count in (5, 7):
         load(place, count)
-    given, other = Table(place), local_place(tmp_path / "other")
+    source, other = Table(place), local_place(tmp_path / "other")
     table = Table(other)
     table.prepare(SCHEMA)
-    before = given.state(1)
-    made = given.entries()[-1]
-    made.add = [*given.entries()[1].add]
+    before = source.state(1)
+    last = source.entries()[-1]
+    last.add = [*source.entries()[1].add]
     every = [*staged(table, 12).add]
-    table.adopt(before, made, every)
+    table.adopt(before, last, every)
     assert versions(other) == ["2"]
     assert scan(other) == list(range(12)), "not the file of its last entry alone"
     with pytest.raises(ConflictError, match=r"version 2 of .* was committed by another writer"):
-        Table(other).adopt(before, made, every)
+        Table(other).adopt(before, last, every)
     assert versions(other) == ["2"]
 
 
@@ -85,10 +85,10 @@ def test_many_entries_are_read_ahead_once_each(
     listed, reads, listing, read = [], [], store.listing, store.read
     monkeypatch.setattr(store, "listing", lambda io, path: (listed.append(path), listing(io, path))[1])
     monkeypatch.setattr(store, "read", lambda io, path: (reads.append(path), read(io, path))[1])
-    found = table.entries(after)
-    assert [one.version for one in found] == list(range(after + 1, 6))
+    entries = table.entries(after)
+    assert [entry.version for entry in entries] == list(range(after + 1, 6))
     assert listed == ([f"{place.location}/_ledger"] if is_listed else [])
-    numbers = [int(one.rpartition("/")[2][:20]) for one in reads if one.endswith(".json")]
+    numbers = [int(path.rpartition("/")[2][:20]) for path in reads if path.endswith(".json")]
     assert sorted(numbers) == list(range(after + 1, 6)), "each once, and none that nobody asked for"
 
 
@@ -96,7 +96,7 @@ def test_version_has_its_files_until_its_snapshot_expires(place: Place) -> None:
     for count in (3, 5, 7):
         load(place, count)
     table = Table(place)
-    counts = {version: sum(one.rows for one in table.pieces(version)) for version in (1, 2, 3, None)}
+    counts = {version: sum(piece.rows for piece in table.pieces(version)) for version in (1, 2, 3, None)}
     assert counts == {1: 3, 2: 8, 3: 15, None: 15}
     first = stock(place).snapshots()[0].snapshot_id
     stock(place).maintenance.expire_snapshots().by_ids([first]).commit()
@@ -104,7 +104,7 @@ def test_version_has_its_files_until_its_snapshot_expires(place: Place) -> None:
     with pytest.raises(UsageError) as raised:
         table.pieces(1)
     assert str(raised.value) == f"version 1 of {place.location} has expired"
-    assert sum(one.rows for one in table.pieces(2)) == 8
+    assert sum(piece.rows for piece in table.pieces(2)) == 8
 
 
 # --- entries ----------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def root_of(place: Place) -> Path:
 
 
 def stray(place: Place, name: str, time_s: float = OLD) -> str:
-    """Write an object that nobody names, at some time; returns its location."""
+    """Write an object that nothing names, at some time; returns its location."""
     path = root_of(place) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x")
@@ -70,15 +70,15 @@ def test_an_object_is_as_old_as_it_was_last_written(place: Place, age: int, is_f
 def test_commit_during_a_listing_makes_no_orphan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     load(place, 5)
     table = Table(place)
-    made, listing, done = staged(Table(place), 5, dead=1), store.listing, []
+    entry, listing, done = staged(Table(place), 5, dead=1), store.listing, []
 
     def late(io: Any, location: str) -> Any:
-        found = [*listing(io, location)]
+        listed = [*listing(io, location)]
         if location.endswith("/dead"):
-            Table(place).commit(made)
+            Table(place).commit(entry)
             assert DeadLetters(Table(place)).publish()
             done.append(location)
-        return iter(found)
+        return iter(listed)
 
     monkeypatch.setattr(store, "listing", late)
     assert find_orphans(table, -20_000) == []
@@ -92,10 +92,10 @@ def test_rename_during_a_listing_makes_no_orphan(place: Place, monkeypatch: pyte
     table.state()
 
     def late(io: Any, location: str) -> Any:
-        found = [*listing(io, location)]
+        listed = [*listing(io, location)]
         if location.endswith("/dead"):
             catalog(place).rename_table(place.name, "barnabas.renamed")
-        return iter(found)
+        return iter(listed)
 
     monkeypatch.setattr(store, "listing", late)
     assert find_orphans(table, -20_000) == []
@@ -123,7 +123,7 @@ def test_all_that_a_table_names_is_known() -> None:
         return SimpleNamespace(manifest_list=f"list {number}", manifests=lambda io: [*manifests])
 
     def manifest(number: int, *files: str) -> Any:
-        entries = [SimpleNamespace(data_file=SimpleNamespace(file_path=one)) for one in files]
+        entries = [SimpleNamespace(data_file=SimpleNamespace(file_path=file)) for file in files]
         return SimpleNamespace(manifest_path=f"manifest {number}", fetch_manifest_entry=lambda io: entries)
 
     shared = manifest(1, "a", "b")
@@ -175,9 +175,9 @@ def test_a_vacuum_removes_and_counts_what_was_compacted_away(place: Place) -> No
     more = [stray(place, name) for name in ("data/a", "_dead/b")]
     paths = {path for path in root_of(place).rglob("*") if path.is_file()}
     count = vacuum.vacuum(place, age_seconds=-20_000)
-    left = {path for path in root_of(place).rglob("*") if path.is_file()}
-    assert count == len(paths - left)
-    assert {f"file://{path}" for path in paths - left} >= {*old, *more}
+    remaining = {path for path in root_of(place).rglob("*") if path.is_file()}
+    assert count == len(paths - remaining)
+    assert {f"file://{path}" for path in paths - remaining} >= {*old, *more}
     assert scan(place) == list(range(15))
     assert vacuum.vacuum(place, age_seconds=-20_000) == 0
 
@@ -211,9 +211,9 @@ def test_file_without_the_columns_has_its_rows_as_nulls(tmp_path: Path) -> None:
     load(place, 3)
     table = Table(place)
     asked = pa.schema([pa.field("x", pa.string()), pa.field("y", pa.int64())])
-    [found] = scan_module.rows(table.layout, table.pieces(), asked)
-    assert found.schema == asked
-    assert found.to_pylist() == [{"x": None, "y": None}] * 3
+    [part] = scan_module.rows(table.layout, table.pieces(), asked)
+    assert part.schema == asked
+    assert part.to_pylist() == [{"x": None, "y": None}] * 3
 
 
 @pytest.mark.parametrize(
@@ -235,12 +235,12 @@ def test_only_identity_partitions_give_missing_columns(
     load(place, 1)
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"_offset": pa.array([7, 8], pa.int64())}), path)
-    offset = next(one for one in COORDINATES if one.name == "_offset")
+    offset = next(field for field in COORDINATES if field.name == "_offset")
     asked = pa.schema([pa.field("member", pa.string()), offset])
     spec_id = stock(place).spec().spec_id if is_of_spec else 77
     piece = Piece(f"file://{path}", rows=2, spec_id=spec_id, partition=partition)
-    [found] = scan_module.rows(Table(place).layout, [piece], asked)
-    assert found.to_pylist() == [{"member": expected, "_offset": n} for n in (7, 8)]
+    [part] = scan_module.rows(Table(place).layout, [piece], asked)
+    assert part.to_pylist() == [{"member": expected, "_offset": n} for n in (7, 8)]
 
 
 @pytest.mark.parametrize(

@@ -48,41 +48,41 @@ def test_files_have_all_rows_once_with_their_bounds(
     table.prepare(SCHEMA)
     target = draw.choice([2_000, 1 << 20])
     writer = TableWriter(table.layout, SCHEMA, "id", 2, target_bytes=target)
-    given: dict[int, Any] = {}
+    every: dict[int, Any] = {}
     for _ in range(20):
         start = draw.randrange(100)
-        part = [one for one in rows(start, draw.randrange(1, 25)).to_pylist() if one["_offset"] not in given]
+        part = [r for r in rows(start, draw.randrange(1, 25)).to_pylist() if r["_offset"] not in every]
         draw.shuffle(part)
-        given |= {one["_offset"]: one for one in part}
+        every |= {r["_offset"]: r for r in part}
         if part:
             writer.write(pa.Table.from_pylist(part, lake_schema(SCHEMA)))
         assert len(writer._open) <= 3
-    made = writer.close()
-    found: list[int] = []
+    written = writer.close()
+    offsets_: list[int] = []
     partitions = defaultdict(list)
-    for one in made:
-        path = local_path(one.path)
+    for file in written:
+        path = local_path(file.path)
         assert path is not None
         mine = pq.read_table(path).to_pylist()
         offsets, times = [row["_offset"] for row in mine], [row["ts"] for row in mine]
         assert [row | {"_timestamp": None} for row in mine] == [
-            given[n] | {"_timestamp": None} for n in offsets
+            every[n] | {"_timestamp": None} for n in offsets
         ]
-        assert (one.rows, one.topic_id, one.partition) == (len(mine), "id", 2)
-        assert (one.offset_min, one.offset_max) == (min(offsets), max(offsets))
-        assert (one.event_time_min, one.event_time_max) == (min(times), max(times))
-        assert one.hours == sorted({at // HOUR_MS for at in times})
-        assert (one.size, one.sha256) == sha256_of(StoreIO({}), one.path)
-        assert one.iceberg["record_count"] == len(mine)
-        partitions[one.iceberg["partition"]].append(one)
-        found += offsets
-    assert sorted(found) == sorted(given)
+        assert (file.rows, file.topic_id, file.partition) == (len(mine), "id", 2)
+        assert (file.offset_min, file.offset_max) == (min(offsets), max(offsets))
+        assert (file.event_time_min, file.event_time_max) == (min(times), max(times))
+        assert file.hours == sorted({at // HOUR_MS for at in times})
+        assert (file.size, file.sha256) == sha256_of(StoreIO({}), file.path)
+        assert file.iceberg["record_count"] == len(mine)
+        partitions[file.iceberg["partition"]].append(file)
+        offsets_ += offsets
+    assert sorted(offsets_) == sorted(every)
     if partition_by == "none":
-        assert (len(made) == 1) is (target > 2_000), "a large file is followed by another"
+        assert (len(written) == 1) is (target > 2_000), "a large file is followed by another"
         assert [*partitions] == [()]
     elif not partition_by:
-        assert all([*one.hours] == [key[0] // HOUR_MS] for key, ones in partitions.items() for one in ones)
-        assert {key[0] // HOUR_MS for key in partitions} == {one["ts"] // HOUR_MS for one in given.values()}
+        assert all([*file.hours] == [key[0] // HOUR_MS] for key, ones in partitions.items() for file in ones)
+        assert {key[0] // HOUR_MS for key in partitions} == {r["ts"] // HOUR_MS for r in every.values()}
 
 
 def test_dead_letter_file_has_offsets_and_reasons(tmp_path: Path) -> None:
@@ -97,19 +97,19 @@ def test_dead_letter_file_has_offsets_and_reasons(tmp_path: Path) -> None:
         ],
         DEAD_SCHEMA,
     )
-    made = write_dead(table.layout, letters, "id", 4)
-    assert (made.rows, made.topic_id, made.partition, made.offset_min, made.offset_max, made.offsets) == (
+    dead = write_dead(table.layout, letters, "id", 4)
+    assert (dead.rows, dead.topic_id, dead.partition, dead.offset_min, dead.offset_max, dead.offsets) == (
         3, "id", 4, 3, 9, 5,
     )  # fmt: skip
-    assert made.reasons == {"json": 2, "damaged": 1}
-    assert (made.size, made.sha256) == sha256_of(StoreIO({}), made.path)
-    assert read_dead(table.io, made.path).equals(letters)
+    assert dead.reasons == {"json": 2, "damaged": 1}
+    assert (dead.size, dead.sha256) == sha256_of(StoreIO({}), dead.path)
+    assert read_dead(table.io, dead.path).equals(letters)
     times = pa.array([0, 1_500_000, None], pa.timestamp("us", "UTC"))
     earlier = letters.drop(["timestamp_ms", "timestamp"]).append_column("timestamp", times)
     pq.write_table(earlier, tmp_path / "earlier.parquet")
-    found = read_dead(table.io, f"file://{tmp_path}/earlier.parquet")
-    assert found.schema.names == DEAD_SCHEMA.names
-    assert found["timestamp_ms"].to_pylist() == [0, 1500, None]
+    old = read_dead(table.io, f"file://{tmp_path}/earlier.parquet")
+    assert old.schema.names == DEAD_SCHEMA.names
+    assert old["timestamp_ms"].to_pylist() == [0, 1500, None]
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------
@@ -170,14 +170,14 @@ def test_existing_object_is_overwritten_on_request_only(tmp_path: Path) -> None:
     store.write(io, location, b"two" * 1_000_000)
     assert store.read(io, location) == b"two" * 1_000_000
     assert sha256_of(io, location)[0] == 3_000_000
-    assert [one.location for one in store.listing(io, f"file://{tmp_path}")] == [location]
+    assert [entry.location for entry in store.listing(io, f"file://{tmp_path}")] == [location]
     assert [*store.listing(io, f"file://{tmp_path}/nowhere")] == []
     with pytest.raises(UsageError, match="cannot list"):
         [*store.listing(SimpleNamespace(), location)]  # type: ignore[arg-type]
 
 
 class Remote:
-    """A file of a library whose errors are RuntimeErrors."""
+    """A file of a library that raises RuntimeErrors."""
 
     def __init__(self, error: str = "") -> None:
         self.done: list[Any] = []
@@ -220,14 +220,14 @@ APPLIED = Applied(
 
 
 @pytest.mark.parametrize(
-    "made", [APPLIED, replace(APPLIED, truncated=None, gone=None, shape=Shape((), "none", 1))]
+    "applied", [APPLIED, replace(APPLIED, truncated=None, gone=None, shape=Shape((), "none", 1))]
 )
-def test_entry_of_current_rows_round_trips(made: Applied) -> None:
-    data = made.encode()
-    found = Applied.decode("elsewhere", data)
-    assert found == replace(made, path="elsewhere", digest=found.digest)
-    assert type(found.truncated) is type(made.truncated), "moments can be compared with others"
-    assert found.digest == iceberg_digest(data)
+def test_entry_of_current_rows_round_trips(applied: Applied) -> None:
+    data = applied.encode()
+    decoded = Applied.decode("elsewhere", data)
+    assert decoded == replace(applied, path="elsewhere", digest=decoded.digest)
+    assert type(decoded.truncated) is type(applied.truncated), "moments can be compared with others"
+    assert decoded.digest == iceberg_digest(data)
 
 
 def iceberg_digest(data: bytes) -> str:
@@ -252,10 +252,10 @@ def test_invalid_entry_of_current_rows_is_a_broken_lake() -> None:
 def test_blocks_have_all_rows_in_order_and_a_minimum_size(sizes: list[int]) -> None:
     numbers = iter(range(1000))
     tables = [pa.table({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}) for size in sizes]
-    found = list(current.blocks_of(iter(tables), 5))
-    assert [n for one in found for n in one["n"].to_pylist()] == list(range(sum(sizes)))
-    assert all(len(one) >= 5 for one in found[:-1])
-    assert all(len(one) < 5 + max(sizes) for one in found)
+    blocks = list(current.blocks_of(iter(tables), 5))
+    assert [n for block in blocks for n in block["n"].to_pylist()] == list(range(sum(sizes)))
+    assert all(len(block) >= 5 for block in blocks[:-1])
+    assert all(len(block) < 5 + max(sizes) for block in blocks)
 
 
 def test_of_a_bucket_with_many_rows_there_are_several_files(
@@ -267,14 +267,14 @@ def test_of_a_bucket_with_many_rows_there_are_several_files(
     layout = Table(place).layout
     metadata, io = layout.open()
     for count in (0, 1, 40):
-        given = rows(0, count) if count else lake_schema(SCHEMA).empty_table()
-        made = list(current.data_files(metadata, io, 3, given))
-        assert sum(one.rows for one in made) == count
-        assert len(made) == min(count, -(-given.nbytes // 400))
-        paths = [str(local_path(one.path)) for one in made]
+        table_ = rows(0, count) if count else lake_schema(SCHEMA).empty_table()
+        files_ = list(current.data_files(metadata, io, 3, table_))
+        assert sum(file.rows for file in files_) == count
+        assert len(files_) == min(count, -(-table_.nbytes // 400))
+        paths = [str(local_path(file.path)) for file in files_]
         assert [n for path in paths for n in pq.read_table(path)["_offset"].to_pylist()] == list(range(count))
-        assert {one.iceberg["partition"] for one in made} <= {(3,)}
-        assert [(one.size, one.sha256) for one in made] == [sha256_of(io, one.path) for one in made]
+        assert {file.iceberg["partition"] for file in files_} <= {(3,)}
+        assert [(file.size, file.sha256) for file in files_] == [sha256_of(io, file.path) for file in files_]
 
 
 # --- columns that grow ------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_field_widens_its_column_and_other_types_are_refused(
             continue
         table.prepare(schema)
         writer = TableWriter(table.layout, schema, "id", 0)
-        others = {one.name: None for one in COORDINATES} | {
+        others = {field.name: None for field in COORDINATES} | {
             "_topic_id": "id",
             "_topic_partition": 0,
             "_offset": n,
@@ -358,15 +358,15 @@ def test_field_widens_its_column_and_other_types_are_refused(
     if values is None:
         return
     widest = stock(place).scan().to_arrow().sort_by("_offset")
-    assert [_without_nulls(one) for one in widest["x"].to_pylist()] == list(values)
+    assert [_without_nulls(value) for value in widest["x"].to_pylist()] == list(values)
     table = Table(place)
     asked = pa.schema([widest.schema.field(name) for name in ("x", "_offset")])
-    found = pa.concat_tables(scan.rows(table.layout, table.pieces(), asked)).sort_by("_offset")
-    assert found["x"].to_pylist() == widest["x"].to_pylist()
+    read = pa.concat_tables(scan.rows(table.layout, table.pieces(), asked)).sort_by("_offset")
+    assert read["x"].to_pylist() == widest["x"].to_pylist()
 
 
 def _without_nulls(value: Any) -> Any:
-    return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
+    return {name: v for name, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 @pytest.mark.parametrize(
@@ -381,11 +381,11 @@ def _without_nulls(value: Any) -> Any:
 def test_concurrent_creation_of_a_catalog_succeeds_for_both(
     monkeypatch: pytest.MonkeyPatch, error: Exception, is_raised: bool
 ) -> None:
-    left = [error]
+    errors = [error]
 
     def loading(name: str, **properties: str) -> Any:
-        if left:
-            raise left.pop()
+        if errors:
+            raise errors.pop()
         return name, properties
 
     monkeypatch.setattr(iceberg, "load_catalog", loading)
@@ -394,7 +394,7 @@ def test_concurrent_creation_of_a_catalog_succeeds_for_both(
             iceberg.loaded_catalog("n", {"a": "b"})
     else:
         assert iceberg.loaded_catalog("n", {"a": "b"}) == ("n", {"a": "b"})
-    assert left == []
+    assert errors == []
 
 
 def refuse_always() -> Any:

@@ -102,8 +102,8 @@ class Here:
 
     def parallelize(self, items: Iterable[Any], slices: int) -> Tasks:
         self.slices.append(slices)
-        found = list(items)
-        return Tasks([found[number::slices] for number in range(slices)], self._before)
+        items_ = list(items)
+        return Tasks([items_[number::slices] for number in range(slices)], self._before)
 
 
 def _lazily(work: Callable[[Any], Any], items: Any) -> Iterator[Any]:
@@ -121,18 +121,18 @@ class Tasks:
         return self.mapPartitions(lambda items: map(work, items))
 
     def mapPartitions(self, work: Callable[[Any], Any]) -> Tasks:  # noqa: N802 - Spark's name
-        return Tasks([_lazily(work, one) for one in self._slices], self._before)
+        return Tasks([_lazily(work, part) for part in self._slices], self._before)
 
     def union(self, other: Tasks) -> Tasks:
         return Tasks([*self._slices, *other._slices], self._before)
 
     def groupByKey(self, slices: int) -> Tasks:  # noqa: N802 - Spark's name
         by_key: dict[Any, list[Any]] = {}
-        for key, value in (pair for one in self._slices for pair in one):
+        for key, value in (pair for part in self._slices for pair in part):
             by_key.setdefault(key, []).append(value)
-        found = [*by_key.items()]
-        return Tasks([found[number::slices] for number in range(slices)], self._before)
+        pairs = [*by_key.items()]
+        return Tasks([pairs[number::slices] for number in range(slices)], self._before)
 
     def collect(self) -> list[Any]:
         self._before()
-        return [item for one in self._slices for item in one]
+        return [item for part in self._slices for item in part]

@@ -1,4 +1,4 @@
-"""A lake that is used and one whose writer dies, in whatever store it is."""
+"""A lake that is used and one with a writer that dies, in whatever store it is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = {
 def objects(place: Place) -> list[str]:
     """All objects of a table."""
     io = Table(place).io
-    return [one.location for one in store.listing(io, place.location)]
+    return [entry.location for entry in store.listing(io, place.location)]
 
 
 def use_lake(place: Place) -> None:

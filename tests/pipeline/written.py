@@ -27,8 +27,8 @@ def append(lake: Path, events: Iterable[Event], partitions: int = PARTITIONS) ->
     by_kind: dict[str, list[Event]] = {}
     for event in events:
         by_kind.setdefault(event.kind, []).append(event)
-    for kind, found in by_kind.items():
-        _append(Table(Lake(str(lake)).place(kind)), kind, found, partitions)
+    for kind, part in by_kind.items():
+        _append(Table(Lake(str(lake)).place(kind)), kind, part, partitions)
     return sum(map(len, by_kind.values()))
 
 
@@ -50,11 +50,11 @@ def _append(table: Table, kind: str, events: list[Event], partitions: int) -> No
     by_partition: dict[int, list[Event]] = {}
     for event in events:
         by_partition.setdefault(zlib.crc32(event.key.encode()) % partitions, []).append(event)
-    for number, found in sorted(by_partition.items()):
+    for number, part in sorted(by_partition.items()):
         start = state.ends.get(number, 0)
-        end = start + len(found)
-        entry.partitions[str(number)] = PartitionCommit(start, end, 0, end, len(found), 0, 0, 0, 0)
-        entry.add += _files(table, kind, number, start, found)
+        end = start + len(part)
+        entry.partitions[str(number)] = PartitionCommit(start, end, 0, end, len(part), 0, 0, 0, 0)
+        entry.add += _files(table, kind, number, start, part)
     table.commit(entry)
 
 

@@ -53,7 +53,7 @@ SnapshotProducer = _SnapshotProducer
 
 
 class BoundedRestCatalog(RestCatalog):
-    """A REST catalog whose requests have timeouts: a server that does not answer would hold a job for ever."""
+    """A REST catalog with requests that have timeouts: a server that does not answer would hold a job for ever."""
 
     def _create_session(self) -> Any:
         session: Any = super()._create_session()
