@@ -44,12 +44,12 @@ def cluster(
 
 
 class Shell:
-    """Carries out steps: writes are done but for `conflicts`, which find `found` instead."""
+    """Carries out steps: writes are done but for `conflicts`, which find `stored` instead."""
 
     def __init__(self, core: Core, *, stored: PartitionState | None = None, conflicts: int = 1) -> None:
-        """The first writes, `conflicts` of them, meet another one, of the state `found`."""
+        """The first writes, `conflicts` of them, meet another one, of the state `stored`."""
         self.core = core
-        self.found = stored
+        self.stored = stored
         self.conflicts = conflicts if stored is not None else 0
         self.steps: list[Any] = []
         self.unclean: set[str] = set()
@@ -75,7 +75,7 @@ class Shell:
                 return Written({key: replace(new, version=new.version + 1) for key, new in states.items()})
             case ReadStates(keys):
                 current = self.core.state.states
-                return {key: self.found or current[key] for key in keys if self.found or key in current}
+                return {key: self.stored or current[key] for key in keys if self.stored or key in current}
             case ReadUnclean():
                 return self.unclean
             case WriteAssignment():

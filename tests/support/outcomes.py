@@ -11,7 +11,7 @@ from tests.models.transactions import RefusedError
 
 
 def outcome(act: Callable[[], Any]) -> Any:
-    """Return what `wanted` returns, or the name of the error code with which it refuses."""
+    """Return what `act` returns, or the name of the error code with which it refuses."""
     try:
         return act()
     except RefusedError as refusal:

@@ -79,12 +79,13 @@ async def test_the_broker_is_shown_under_the_names_that_people_know(tmp_path):
 
 
 def documented(name: str, rows: list[list[str]]) -> bool:
-    """Say whether a row of docs/metrics.md has the metric, by its name or as `..._end` after a name of the same family."""
+    """Return whether a row of docs/metrics.md has the metric, by its name or as `..._end` in its family."""
+    family = name.split("_")[:2]
     return any(
-        name == cel
-        or (cel.startswith("...") and name.endswith(cel[3:]) and name.split("_")[:2] == row[0].split("_")[:2])
+        name == cell
+        or (cell.startswith("...") and name.endswith(cell[3:]) and family == row[0].split("_")[:2])
         for row in rows
-        for cel in row
+        for cell in row
     )
 
 

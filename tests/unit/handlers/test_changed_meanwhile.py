@@ -86,19 +86,19 @@ async def test_no_offset_is_committed_for_a_topic_that_was_replaced(ask, version
     class Interrupted(LoopBudget):
         """Lets something happen when a request gives way for the last time."""
 
-        def __init__(self, left_calls):
+        def __init__(self, calls_left):
             super().__init__()
-            self.left = left_calls
+            self.calls_left = calls_left
 
         async def checkpoint(self):
-            self.left -= 1
-            if self.left == 0:
+            self.calls_left -= 1
+            if self.calls_left == 0:
                 await replace(ask, "t")
 
     services, often = ask.services, Interrupted(-1)
     ask.services = services._replace(budget=often)
     await ask(commit_request(ask, version >= 10, "t", "u"), version)
-    ask.services = services._replace(budget=Interrupted(-1 - often.left))
+    ask.services = services._replace(budget=Interrupted(-1 - often.calls_left))
     answer = await ask(commit_request(ask, version >= 10, "t", "u"), version)
     codes = [{partition.error_code for partition in topic.partitions} for topic in answer.topics]
     assert codes == [{told}, {0}]
