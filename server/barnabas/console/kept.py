@@ -1,6 +1,6 @@
 """Answers that take long to read, cached for a while.
 
-The rule: it is read on request, at most once a second, and rarer the longer that takes. Who looks meanwhile waits for a
+The rule: it is read on request, at most once a second, and rarer the longer that takes. A view meanwhile waits for a
 moment, and is shown the older one if that was not enough. It is not shown once reading it again has failed.
 """
 
