@@ -93,8 +93,8 @@ def main() -> None:
     print(
         f"{args.topics} topics with {args.records} new records each; seconds, median (span) of {args.rounds} rounds"
     )
-    for name in {name: None for round in rounds for name in round}:
-        values = [round[name] for round in rounds if name in round]
+    for name in {name: None for times in rounds for name in times}:
+        values = [times[name] for times in rounds if name in times]
         print(f"{name:14} {statistics.median(values):8.2f} ({min(values):.2f}-{max(values):.2f})")
 
 

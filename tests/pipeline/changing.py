@@ -132,17 +132,19 @@ def dead_tombstones(source: Topic, count: int) -> None:
     table = source.table
     state = table.refresh()
     start = state.ends[0]
-    row = Entry(
+    entry = Entry(
         state.version + 1, "load", "c", source.place.name, source.topic_id, state.digest, state.path,
         {"name": "load"}, source.schema.to_dict(),
     )  # fmt: skip
-    row.partitions["0"] = PartitionCommit(start, start + count, 0, start + count, 0, count, 0, 0, 0)
+    entry.partitions["0"] = PartitionCommit(start, start + count, 0, start + count, 0, count, 0, 0, 0)
     letters = [
         {"topic_id": source.topic_id, "partition": 0, "offset": start + n, "end_offset": start + n + 1,
          "reason": "empty", "timestamp_ms": BEGAN_MS} for n in range(count)
     ]  # fmt: skip
-    row.dead_add = [write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), source.topic_id, 0)]
-    table.commit(row)
+    entry.dead_add = [
+        write_dead(table.layout, pa.Table.from_pylist(letters, DEAD_SCHEMA), source.topic_id, 0)
+    ]
+    table.commit(entry)
 
 
 def no_spark() -> Any:

@@ -140,8 +140,8 @@ class Attempts:
 
     async def fetch(self, topic: str, _group: str):
         partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-        row = FetchRequest.FetchTopic(topic=topic, partitions=[partition])
-        answer = await self.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[row]), 11)
+        asked = FetchRequest.FetchTopic(topic=topic, partitions=[partition])
+        answer = await self.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[asked]), 11)
         part = answer.responses[0].partitions[0]
         may = self.may(READ, TOPIC, topic)
         assert may or not part.records
@@ -149,15 +149,15 @@ class Attempts:
 
     async def list_offsets(self, topic: str, _group: str):
         partition = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=-1)
-        row = ListOffsetsRequest.ListOffsetsTopic(topic, [partition])
-        part = (await self.ask(ListOffsetsRequest(-1, topics=[row]), 5)).topics[0].partitions[0]
+        asked = ListOffsetsRequest.ListOffsetsTopic(topic, [partition])
+        part = (await self.ask(ListOffsetsRequest(-1, topics=[asked]), 5)).topics[0].partitions[0]
         may = self.may(DESCRIBE, TOPIC, topic)
         assert may or part.offset == -1
         return part.error_code, 0 if may else NO_TOPIC
 
     async def metadata(self, topic: str, _group: str):
-        row = MetadataRequest.MetadataRequestTopic(name=topic)
-        told = (await self.ask(MetadataRequest([row], allow_auto_topic_creation=False), 12)).topics[0]
+        asked = MetadataRequest.MetadataRequestTopic(name=topic)
+        told = (await self.ask(MetadataRequest([asked], allow_auto_topic_creation=False), 12)).topics[0]
         may = self.may(DESCRIBE, TOPIC, topic)
         assert may or (told.topic_id == bytes(16) and not told.partitions)
         return told.error_code, 0 if may else NO_TOPIC
@@ -180,16 +180,16 @@ class Attempts:
 
     async def commit(self, topic: str, group: str):
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, committed_offset=1)
-        row = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
-        answer = await self.ask(OffsetCommitRequest(group, -1, topics=[row]), 8)
+        asked = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
+        answer = await self.ask(OffsetCommitRequest(group, -1, topics=[asked]), 8)
         expected = (
             NO_GROUP if not self.may(READ, GROUP, group) else 0 if self.may(READ, TOPIC, topic) else NO_TOPIC
         )
         return answer.topics[0].partitions[0].error_code, expected
 
     async def committed(self, topic: str, group: str):
-        row = OffsetFetchRequest.OffsetFetchRequestTopic(topic, [0])
-        answer = await self.ask(OffsetFetchRequest(group, [row]), 7)
+        asked = OffsetFetchRequest.OffsetFetchRequestTopic(topic, [0])
+        answer = await self.ask(OffsetFetchRequest(group, [asked]), 7)
         if not self.may(DESCRIBE, GROUP, group):
             return answer.error_code, NO_GROUP
         part = answer.topics[0].partitions[0]
@@ -246,13 +246,13 @@ class Attempts:
 
     async def delete_records(self, topic: str, _group: str):
         partition = DeleteRecordsRequest.DeleteRecordsPartition(0, 0)
-        row = DeleteRecordsRequest.DeleteRecordsTopic(topic, [partition])
-        answer = await self.ask(DeleteRecordsRequest([row], 1000), 2)
+        asked = DeleteRecordsRequest.DeleteRecordsTopic(topic, [partition])
+        answer = await self.ask(DeleteRecordsRequest([asked], 1000), 2)
         return answer.topics[0].partitions[0].error_code, 0 if self.may(DELETE, TOPIC, topic) else NO_TOPIC
 
     async def grow_topic(self, topic: str, _group: str):
-        row = CreatePartitionsRequest.CreatePartitionsTopic(topic, 1)
-        code = (await self.ask(CreatePartitionsRequest([row], 1000), 3)).results[0].error_code
+        asked = CreatePartitionsRequest.CreatePartitionsTopic(topic, 1)
+        code = (await self.ask(CreatePartitionsRequest([asked], 1000), 3)).results[0].error_code
         return code, ErrorCode.INVALID_PARTITIONS if self.may(ALTER, TOPIC, topic) else NO_TOPIC
 
     async def describe_configs(self, topic: str, _group: str):

@@ -145,13 +145,13 @@ def test_a_target_that_is_no_path_is_malformed(target: str) -> None:
 )  # fmt: skip
 async def test_a_login_has_a_cookie_for_this_console_alone(body: bytes, login: dict[str, str]) -> None:
     sessions = Sessions()
-    row = await ask(answering(sessions, has_tls=True), "POST", "/api/session", body)
+    reply = await ask(answering(sessions, has_tls=True), "POST", "/api/session", body)
     assert sessions.begun == [{"token": "", "user": "", "password": "", "mechanism": "", **login}]
     assert (
-        row.headers["Set-Cookie"]
+        reply.headers["Set-Cookie"]
         == f"cookie={sessions.session.identity}; Path=/; HttpOnly; SameSite=Strict; Secure"
     )
-    assert (row.status, row.json["logged_in"], row.json["csrf"]) == (200, True, sessions.session.csrf)
+    assert (reply.status, reply.json["logged_in"], reply.json["csrf"]) == (200, True, sessions.session.csrf)
     plain = await ask(answering(sessions), "POST", "/api/session")
     assert not plain.headers["Set-Cookie"].endswith("Secure")
 
@@ -175,21 +175,21 @@ async def test_viewer_is_named_and_admitted_where_no_login_is_needed() -> None:
     free, guarded, named = Sessions(), Sessions(needs_token=True), Sessions("PLAIN")
     assert "Set-Cookie" in (await ask(answering(free), "GET", "/api/session")).headers
     for sessions in (guarded, named):
-        row = await ask(answering(sessions), "GET", "/api/session")
-        assert (row.json["logged_in"], row.json["user"], row.json["csrf"], sessions.begun) == (
+        reply = await ask(answering(sessions), "GET", "/api/session")
+        assert (reply.json["logged_in"], reply.json["user"], reply.json["csrf"], sessions.begun) == (
             False,
             "",
             "",
             [],
         )
-        assert "Set-Cookie" not in row.headers
-        assert (row.json["needs_token"], row.json["mechanisms"]) == (
+        assert "Set-Cookie" not in reply.headers
+        assert (reply.json["needs_token"], reply.json["mechanisms"]) == (
             sessions.needs_token,
             list(sessions.mechanisms()),
         )
         cookie = f"other=1; cookie={sessions.session.identity}"
-        row = await ask(answering(sessions), "GET", "/api/session", cookie=cookie)
-        assert (row.json["logged_in"], row.json["user"], row.json["registry"], row.json["views"]) == (
+        reply = await ask(answering(sessions), "GET", "/api/session", cookie=cookie)
+        assert (reply.json["logged_in"], reply.json["user"], reply.json["registry"], reply.json["views"]) == (
             True,
             "ann",
             True,

@@ -74,14 +74,14 @@ async def test_lines_that_differ_are_those_of_the_normalised_schemas(tmp_path: P
             ' "name": "Order", "type": "record", "doc": "with a <b>note</b>"}',
         )
         await compared.add("orders-value", first, second)
-        row = await compared.compare("orders-value")
-        assert (row["older"]["version"], row["newer"]["version"]) == (1, 2)
-        assert (row["older"]["normalized"], row["newer"]["type"], row["problems"]) == (True, "AVRO", [])
-        assert changed(row) == [
+        delta = await compared.compare("orders-value")
+        assert (delta["older"]["version"], delta["newer"]["version"]) == (1, 2)
+        assert (delta["older"]["normalized"], delta["newer"]["type"], delta["problems"]) == (True, "AVRO", [])
+        assert changed(delta) == [
             '+  "doc": "with a <b>note</b>",', "+    },", "+    {", '+      "name": "note",', '+      "type": "string",',
             '+      "default": ""',
         ]  # fmt: skip
-        assert json.loads(row["newer"]["text"])["fields"] == [ID, NOTE]
+        assert json.loads(delta["newer"]["text"])["fields"] == [ID, NOTE]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -127,27 +127,27 @@ async def test_protobuf_json_and_references_are_compared(tmp_path: Path) -> None
         refers = (Reference("Order", "user", 1),)
         team = [{"type": "record", "name": "Team", "fields": fields} for fields in ([field], [field, NOTE])]
         await compared.add("team", *(Schema("AVRO", json.dumps(two), refers) for two in team))
-        row = await compared.compare("team")
-        assert row["newer"]["references"] == [{"name": "Order", "subject": "user", "version": 1}]
-        assert [row["compatible"] for row in row["levels"]] == [True] * 6
+        delta = await compared.compare("team")
+        assert delta["newer"]["references"] == [{"name": "Order", "subject": "user", "version": 1}]
+        assert [row["compatible"] for row in delta["levels"]] == [True] * 6
 
         place = 'syntax = "proto3"; message Place {{ string name = 1; {} }}'
         await compared.add(
             "place",
             *(Schema("PROTOBUF", place.format(more)) for more in ("", "int32 n = 2;", "string n = 2;")),
         )
-        row = await compared.compare("place", older=1, newer=2)
-        assert changed(row) == ["+  int32 n = 2;"]
-        row = await compared.compare("place")
-        assert (changed(row), row["older"]["version"]) == (["-  int32 n = 2;", "+  string n = 2;"], 2)
-        assert {row["level"]: row["compatible"] for row in row["levels"]}["FULL"] is False
+        delta = await compared.compare("place", older=1, newer=2)
+        assert changed(delta) == ["+  int32 n = 2;"]
+        delta = await compared.compare("place")
+        assert (changed(delta), delta["older"]["version"]) == (["-  int32 n = 2;", "+  string n = 2;"], 2)
+        assert {row["level"]: row["compatible"] for row in delta["levels"]}["FULL"] is False
 
         shape = [Schema("JSON", json.dumps({"type": "object", **more})) for more in ({}, {"required": ["a"]})]
         await compared.add("shape", *shape, Schema("AVRO", '"int"'))
-        row = await compared.compare("shape", older=1, newer=2)
-        assert changed(row) == ['+  "required": [', '+    "a"', "+  ],"]
-        row = await compared.compare("shape")
-        assert row["levels"][0]["messages"] == ["Incompatible because of different schema type"]
+        delta = await compared.compare("shape", older=1, newer=2)
+        assert changed(delta) == ['+  "required": [', '+    "a"', "+  ],"]
+        delta = await compared.compare("shape")
+        assert delta["levels"][0]["messages"] == ["Incompatible because of different schema type"]
 
 
 async def test_versions_that_cannot_be_compared_are_told(tmp_path: Path) -> None:
