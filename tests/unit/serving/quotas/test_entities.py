@@ -1,4 +1,4 @@
-"""What quotas apply to: which entities and values there are, what a filter matches, and how connections are counted."""
+"""Quotas: which entities and values there are, what a filter matches, and how connections are counted."""
 
 from __future__ import annotations
 
