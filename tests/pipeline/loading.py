@@ -50,12 +50,12 @@ class FakeCluster:
 
     def bounds(self, topics: Iterable[Topic]) -> dict[Any, Any]:
         self.requests.append("bounds")
-        found: dict[Any, Any] = {}
+        bounds_: dict[Any, Any] = {}
         for topic in topics:
             for number, end in enumerate(self.held[topic.name][1]):
                 place = topic.name, number
-                found[place] = self.errors.get(place) or Bounds(self.starts.get(place, 0), end, end, 1)
-        return found
+                bounds_[place] = self.errors.get(place) or Bounds(self.starts.get(place, 0), end, end, 1)
+        return bounds_
 
     def close(self) -> None:
         self.closed = True
@@ -71,7 +71,7 @@ class Tasks:
 
     def __call__(self, _spark: Any, tasks: list[LoadTask]) -> list[Any]:
         self.jobs.append(tasks)
-        found: list[Any] = []
+        results: list[Any] = []
         for task in tasks:
             self.before.pop(task.log.topic, lambda: None)()
             outcome = self.outcomes.get(task.log.topic)
@@ -79,12 +79,12 @@ class Tasks:
                 raise outcome
             if isinstance(outcome, CrashError):
                 raise IncompleteError("Spark could not do it: a worker died")
-            found.append(outcome or TaskResult(task.offset_range, loaded=len(task.offset_range)))
-        return found
+            results.append(outcome or TaskResult(task.offset_range, loaded=len(task.offset_range)))
+        return results
 
     @property
     def topics(self) -> list[list[str]]:
-        return [[task.log.topic for task in one] for one in self.jobs]
+        return [[task.log.topic for task in job] for job in self.jobs]
 
 
 class CrashError(Exception):
@@ -148,7 +148,7 @@ class World:
         return Parts(
             lambda *_, **__: self.cluster,
             self.tasks,
-            lambda _, ranges, bytes_max: [one for one in ranges if len(one)],
+            lambda _, ranges, bytes_max: [range_ for range_ in ranges if len(range_)],
             retry_seconds=0.0,
             tables_open_max=self.tables_open_max,
         )

@@ -173,10 +173,10 @@ def test_lost_worker_or_broker_costs_no_record(
         finish(job, log)
     ends = cluster.task_attempts()
     assert ends["ExecutorLostFailure"] >= 2, ends
-    found = account.take(broker.bootstrap, lake, [(journal, "s")])
-    assert found.is_exact, found
-    assert found.transactions_aborted > 3
-    assert found.committed == found.acknowledged > 1000
-    assert found.in_the_log == found.committed + found.taken_back
+    report = account.take(broker.bootstrap, lake, [(journal, "s")])
+    assert report.is_exact, report
+    assert report.transactions_aborted > 3
+    assert report.committed == report.acknowledged > 1000
+    assert report.in_the_log == report.committed + report.taken_back
     assert Table(lake / sender.TOPIC).state().version == 3
     assert find_orphans(Table(lake / sender.TOPIC), -1), "what the lost have written, and nobody names"

@@ -46,14 +46,14 @@ def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
         {"bootstrap.servers": bootstrap, "group.id": "mirror-test", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
-    found: list[Any] = []
-    while len(found) < count:
+    messages: list[Any] = []
+    while len(messages) < count:
         batch = consumer.consume(1000, timeout=20)
-        assert batch, f"{len(found)} of {count} records came"
-        found += batch
+        assert batch, f"{len(messages)} of {count} records came"
+        messages += batch
     assert not consumer.consume(1, timeout=1), "and no more"
     consumer.close()
-    return found
+    return messages
 
 
 # --- results --------------------------------------------------------------------------------------------------------

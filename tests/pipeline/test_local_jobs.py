@@ -91,9 +91,9 @@ def test_records_lost_before_a_load_are_raised_or_recorded(topic: Topic, options
     topic.trim(0, 5)
     with pytest.raises(DataLossError, match="retention has overtaken logins") as lost:
         load(Here(), options)
-    assert [tuple(one) for one in lost.value.missing] == [(0, 3, 5)]
+    assert [tuple(span) for span in lost.value.missing] == [(0, 3, 5)]
     assert load(Here(), replace(options, on_data_loss="record")).loaded == 1
-    entry = next(one for one in Table(options.root).entries() if one.kind == "restart")
+    entry = next(entry for entry in Table(options.root).entries() if entry.kind == "restart")
     assert (entry.lost, entry.note) == ({"0": [3, 5]}, "retention has overtaken logins")
 
 
@@ -126,7 +126,7 @@ def test_rounds_begin_an_interval_apart_and_pause_when_idle() -> None:
     waited: list[float] = []
     rounds = iter([(True, False), (False, False), (True, False), (False, True)])
     repeat(lambda: next(rounds), 0, Stopping())
-    assert [one > 0 for one in waited] == [False, True, False]
+    assert [seconds > 0 for seconds in waited] == [False, True, False]
     stopping, rounds = Stopping(), iter([(True, False)])
 
     def step() -> tuple[bool, bool]:
@@ -135,7 +135,7 @@ def test_rounds_begin_an_interval_apart_and_pause_when_idle() -> None:
 
     waited.clear()
     repeat(step, 50, stopping)
-    assert [49 < one <= 50 for one in waited] == [True], "what a round has taken counts"
+    assert [49 < seconds <= 50 for seconds in waited] == [True], "what a round has taken counts"
     repeat(step, 50, stopping)
     assert len(waited) == 1, "nothing begins after a stop"
 
@@ -209,7 +209,7 @@ def test_an_audit_misses_what_is_not_in_the_table(options: LoadOptions) -> None:
     assert all(partition == file.partition and end == start + 1 for partition, start, end in report.missing)
     with pytest.raises(DataLossError, match=f"audit of version 1: .* is missing: {file.rows} rows") as lost:
         raise_if_lossy(report)
-    assert [tuple(one) for one in lost.value.missing] == [tuple(one) for one in report.missing]
+    assert [tuple(span) for span in lost.value.missing] == [tuple(span) for span in report.missing]
 
 
 def audited_without_values(options: LoadOptions) -> audits.AuditReport:
@@ -232,14 +232,14 @@ def changed(path: Path, change: Callable[[bytes], bytes]) -> None:
 def test_values_are_compared_where_file_or_log_changed(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     files = Table(options.root).files().rows.values()
-    file = next(one for one in files if one.partition == 1)
+    file = next(file for file in files if file.partition == 1)
     path = local_path(file.path)
     assert path is not None
     changed(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
     report = audited_without_values(options)
     assert f"{file.path} is not as it was written, and no Parquet" in report.problems
     ranges, unreadable = audited_without_values.compared  # type: ignore[attr-defined]
-    assert [(one.partition, one.start, one.end) for one in ranges] == [(1, 0, 6)]
+    assert [(span.partition, span.start, span.end) for span in ranges] == [(1, 0, 6)]
     assert unreadable == {file.path}
 
 
@@ -253,7 +253,7 @@ def test_another_record_at_an_offset_is_noticed_by_its_batch(topic: Topic, optio
     report = audited_without_values(options)
     assert report.problems == []
     ranges, _ = audited_without_values.compared  # type: ignore[attr-defined]
-    assert [(one.partition, one.start, one.end) for one in ranges] == [(0, 0, 3)]
+    assert [(span.partition, span.start, span.end) for span in ranges] == [(0, 0, 3)]
 
 
 def test_rows_gone_from_the_log_are_counted(topic: Topic, options: LoadOptions) -> None:
@@ -344,7 +344,7 @@ def test_a_backfill_gives_the_rows_of_some_hours_new_columns(topic: Topic, optio
     )
     assert (summary.hours, summary.rows, summary.files_before, summary.files_after) == (1, 2, 1, 1)
     rows = stock(options.root).scan().to_arrow().to_pylist()  # type: ignore[arg-type]
-    assert {(one["_offset"], one["device"]) for one in rows if one[PARTITION] == 0} == {
+    assert {(row["_offset"], row["device"]) for row in rows if row[PARTITION] == 0} == {
         (0, None), (2, None), (3, None), (4, "phone"),
     }  # fmt: skip
     entry = Table(options.root).entries()[-1]
@@ -363,7 +363,7 @@ def test_backfill_without_hours_or_log_is_refused(topic: Topic, options: LoadOpt
     topic.trim(0, 1)
     with pytest.raises(DataLossError, match="not all of these hours") as lost:
         backfill(Here(), options, from_ms=BEGAN_MS, to_ms=BEGAN_MS + 1, reason="")
-    assert [tuple(one) for one in lost.value.missing] == [(0, 0, 1)]
+    assert [tuple(span) for span in lost.value.missing] == [(0, 0, 1)]
 
 
 def test_a_backfill_that_would_lose_rows_leaves_them(options: LoadOptions) -> None:
@@ -404,7 +404,7 @@ def test_markers_that_the_log_has_no_more_are_no_problem(topic: Topic, options: 
 
 def test_missing_file_is_reported_once_with_its_rows(options: LoadOptions) -> None:
     load(Here(), options)
-    file = next(one for one in Table(options.root).files().rows.values() if one.rows == 1)
+    file = next(file for file in Table(options.root).files().rows.values() if file.rows == 1)
     path = local_path(file.path)
     assert path is not None
     path.unlink()

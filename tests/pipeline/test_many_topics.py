@@ -43,10 +43,10 @@ class Cluster:
         self.sent: dict[str, int] = {}
 
     def create(self, *names: str, partitions: int = 1) -> None:
-        for one in self.admin.create_topics(
+        for future in self.admin.create_topics(
             [NewTopic(name, partitions, config=KEPT) for name in names]
         ).values():
-            one.result(10)
+            future.result(10)
 
     def send(self, name: str, count: int, partition: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap})
@@ -82,12 +82,12 @@ class Told(Watcher):
         self.loaded[commit.topic] = self.loaded.get(commit.topic, 0) + commit.summary.loaded
         self._told.put((f"loaded {self.loaded[commit.topic]}", commit.topic))
 
-    def wait(self, *wanted: tuple[str, str]) -> None:
-        while not self._seen.issuperset(wanted):
+    def wait(self, *expected: tuple[str, str]) -> None:
+        while not self._seen.issuperset(expected):
             try:
                 self._seen.add(self._told.get(timeout=WAIT_SECONDS))
             except queue.Empty:
-                pytest.fail(f"waited for {set(wanted) - self._seen}, was told {self._seen}")
+                pytest.fail(f"waited for {set(expected) - self._seen}, was told {self._seen}")
 
 
 def test_topics_join_leave_and_fail_during_a_load(
@@ -182,14 +182,14 @@ def test_killed_round_of_several_topics_is_exact_after_the_next(
     for name in names:
         assert members(place[name]) == sorted(f"m{n + 1}" for n in range(40)), name
         entries = Table(place[name]).entries()
-        ranges = [one.partitions["0"] for one in entries]
-        assert [one.start for one in ranges] == [0, *(one.end for one in ranges[:-1])], (
+        ranges = [entry.partitions["0"] for entry in entries]
+        assert [span.start for span in ranges] == [0, *(span.end for span in ranges[:-1])], (
             "commits follow each other"
         )
-        assert (ranges[-1].end, {one.topic for one in entries}) == (40, {name})
+        assert (ranges[-1].end, {entry.topic for entry in entries}) == (40, {name})
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sorted(one["topic"] for one in events if one.get("event") == "commit") == names
-    assert [one["left_out"] for one in events if one.get("event") == "failed"] == [True]
+    assert sorted(event["topic"] for event in events if event.get("event") == "commit") == names
+    assert [event["left_out"] for event in events if event.get("event") == "failed"] == [True]
     summary = events[-1]
     assert (summary["job"], summary["commits"], [*summary["failures"]]) == ("load", 6, ["broken"])
-    assert sum(one["loaded"] for one in summary["topics"].values()) == summary["loaded"]
+    assert sum(topic["loaded"] for topic in summary["topics"].values()) == summary["loaded"]

@@ -59,11 +59,11 @@ def pair(new_broker: Callable[..., Broker], tmp_path: Path) -> tuple[Broker, Bro
     return new_broker(data=tmp_path / "source"), new_broker(data=tmp_path / "target")
 
 
-def one_round(one: Mirror) -> MirrorSummary:
+def one_round(mirror: Mirror) -> MirrorSummary:
     """Run a round more, and return only what it did."""
-    before = replace(one.summary)
-    one.run()
-    after = one.summary
+    before = replace(mirror.summary)
+    mirror.run()
+    after = mirror.summary
     for name in (
         "mirrored",
         "created_topics",
@@ -82,7 +82,7 @@ def settings(bootstrap: str, topic: str) -> dict[str, str]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = admin.describe_configs([resource])[resource].result(20).values()
-    return {one.name: one.value for one in entries if one.source == 1}
+    return {entry.name: entry.value for entry in entries if entry.source == 1}
 
 
 # --- topics and records ---------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_topics_of_two_sources_are_mirrored_record_by_record(
     assert assert_mirrored(eu.bootstrap, "orders.new", target.bootstrap, "eu.orders.new") == 3000
     assert assert_mirrored(us.bootstrap, "orders.new", target.bootstrap, "us.orders.new") == 500
     old, copy = source_ledger(eu.bootstrap, "orders.old"), target_ledger(target.bootstrap, "eu.orders.old")
-    assert [one._replace(timestamp=0) for one in copy[0]] == [one._replace(timestamp=0) for one in old[0]]
+    assert [r._replace(timestamp=0) for r in copy[0]] == [r._replace(timestamp=0) for r in old[0]]
     for source, topic, name in ((eu, "orders.new", "eu"), (eu, "orders.old", "eu"), (us, "orders.new", "us")):
         assert settings(target.bootstrap, f"{name}.{topic}") == settings(source.bootstrap, topic)
     assert set(AdminClient({"bootstrap.servers": target.bootstrap}).list_topics(timeout=20).topics) == {
@@ -213,9 +213,9 @@ def test_lost_offsets_fail_their_topic_only(spark: Any, pair: tuple[Broker, Brok
     assert mirror(spark, options).mirrored == 0, "it goes on with the new topic"
     send(source.bootstrap, "again", range(140, 150))
     assert mirror(spark, options).mirrored == 10
-    found = [one.headers for one in records(target.bootstrap, "again")[0]]
-    assert len(found) == 20 + 50
-    assert len({headers[-1] for headers in found}) == 70
+    headers = [record.headers for record in records(target.bootstrap, "again")[0]]
+    assert len(headers) == 20 + 50
+    assert len({headers[-1] for headers in headers}) == 70
 
 
 def test_retention_that_overtakes_a_mirror_is_data_loss(spark: Any, pair: tuple[Broker, Broker]) -> None:
@@ -271,8 +271,8 @@ def test_positions_that_are_gone_are_found_in_the_headers(spark: Any, pair: tupl
 
 def forget_positions(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    groups = [one.group_id for one in admin.list_consumer_groups().result().valid]
-    mine = [one for one in groups if one.startswith(GROUP_PREFIX)]
+    groups = [group.group_id for group in admin.list_consumer_groups().result().valid]
+    mine = [group for group in groups if group.startswith(GROUP_PREFIX)]
     assert mine
     for done in admin.delete_consumer_groups(mine).values():
         done.result(20)
@@ -321,13 +321,13 @@ def test_an_active_pair_sends_nothing_back(spark: Any, pair: tuple[Broker, Broke
         back.close()
     everything = {*range(15), *range(100, 125)}
     for broker in pair:
-        found = [
-            int(one.headers[0][1] or 0)
-            for one in records(broker.bootstrap, "t")[0]
-            if one.headers and one.headers[0][0] == "n"
+        numbers = [
+            int(record.headers[0][1] or 0)
+            for record in records(broker.bootstrap, "t")[0]
+            if record.headers and record.headers[0][0] == "n"
         ]
         assert len(records(broker.bootstrap, "t")[0]) == len(everything)
-        assert sorted(found) == sorted(n for n in everything if n % 3 == 0)
+        assert sorted(numbers) == sorted(n for n in everything if n % 3 == 0)
 
 
 def test_a_ring_of_three_ends_where_the_record_began(
@@ -342,9 +342,9 @@ def test_a_ring_of_three_ends_where_the_record_began(
         for step in steps:
             mirror(spark, step)
     for broker in ring:
-        found = records(broker.bootstrap, "t")[0]
-        assert len(found) == 15
-        assert max(sum(name == HEADER for name, _ in one.headers) for one in found) == 2
+        copies = records(broker.bootstrap, "t")[0]
+        assert len(copies) == 15
+        assert max(sum(name == HEADER for name, _ in record.headers) for record in copies) == 2
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ def test_every_offset_is_translated_exactly_over_gaps(
         commit(source.bootstrap, f"g{offset}", "t", offset, metadata=f"m{offset}")
     summary = mirror(spark, mirror_options(source, target, "t", groups="g.*"))
     assert (summary.groups_committed, summary.groups_waiting) == (end + 1, 0)
-    copies = [(one.offset, coordinates_of(one)[-1].offset) for one in records(target.bootstrap, "t")[0]]
+    copies = [(r.offset, coordinates_of(r)[-1].offset) for r in records(target.bootstrap, "t")[0]]
     assert len(copies) < end // 2, "there are gaps"
     for offset in range(end + 1):
         there, metadata = committed(target.bootstrap, f"g{offset}", "t")

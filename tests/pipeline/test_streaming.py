@@ -51,7 +51,7 @@ def test_a_stream_reads_everything_in_portions(
     )
     assert query.awaitTermination(120)
     total = len(stream.of("clicks"))
-    assert [len(one) for one in batches] == [1000] * (total // 1000) + [total % 1000]
+    assert [len(batch) for batch in batches] == [1000] * (total // 1000) + [total % 1000]
     rows = [row for batch in batches for row in batch]
     assert Counter(bytes(row.key) for row in rows) == Counter(
         event.key.encode() for event in stream.of("clicks")
