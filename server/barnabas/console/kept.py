@@ -1,7 +1,7 @@
-"""Answers that take long to read, cached for a while.
+"""Answers that take long to compute, cached for a while.
 
-The rule: it is read on request, at most once a second, and rarer the longer that takes. A view meanwhile waits for a
-moment, and is shown the older one if that was not enough. It is not shown once reading it again has failed.
+The rule: an answer is computed on request, at most once a second, and less often the longer it takes. Other requests
+meanwhile wait for a moment, and then get the older answer. That is not returned once a later computation has failed.
 """
 
 from __future__ import annotations
