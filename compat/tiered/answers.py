@@ -68,8 +68,10 @@ def store_settings(folder: Path) -> dict[str, str]:
 class Side:
     """One broker, asked for what is compared."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, list_offsets: int = LIST_OFFSETS) -> None:
+        """`list_offsets` is the version of ListOffsets where none is given."""
         host, _, port = bootstrap.rpartition(":")
+        self._list_offsets = list_offsets
         self._bootstrap = bootstrap
         self._connection = Connection(host, int(port))
         self.timed_out = 0
@@ -124,8 +126,9 @@ class Side:
         aborted = sorted(entry["FirstOffset"] for entry in answer.pop("AbortedTransactions") or ())
         return answer, aborted, batches
 
-    def offset(self, timestamp: int, version: int = LIST_OFFSETS, topic: str = TOPIC) -> Values:
+    def offset(self, timestamp: int, version: int | None = None, topic: str = TOPIC) -> Values:
         """Return the answer about a timestamp, or a special one."""
+        version = self._list_offsets if version is None else version
         partition = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": timestamp}
         request = {
             "ReplicaId": -1,
