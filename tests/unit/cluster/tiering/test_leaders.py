@@ -43,6 +43,11 @@ async def until(condition):
             await trio.sleep(0.02)
 
 
+def tasks_of(broker_id, store, metadata, environment, live=()):
+    common = BrokerConfig(), store, RemoteIndexes(store, 1 << 20), metadata, TierCounts()
+    return SegmentTasks(*common, environment, broker_id, lambda: live)
+
+
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
@@ -64,16 +69,7 @@ async def test_copy_of_a_former_leader_is_kept_or_replaced(tmp_path, live, secon
         await tier.tiered.metadata.add(begun)
         if is_finished:
             await tier.tiered.metadata.advance(begun, FINISHED)
-        tasks = SegmentTasks(
-            tier.asked.services.config,
-            tier.store,
-            RemoteIndexes(tier.store, 1 << 20),
-            tier.tiered.metadata,
-            TierCounts(),
-            real_environment(),
-            1,
-            lambda: live,
-        )
+        tasks = tasks_of(1, tier.store, tier.tiered.metadata, real_environment(), live)
         partition.led_since_s -= seconds
         await tasks.expire(partition)
         await tasks.copy(partition)
@@ -154,16 +150,7 @@ def test_topic_that_was_switched_off_is_deleted_where_stored():
 async def deleting(leader: MetadataLeader, tmp_path) -> AsyncIterator[ScriptedStore]:
     """A broker that follows the records of `PARTITION`, of a topic that there is not; its store."""
     storage = ScriptedStore(DirectoryStorage(tmp_path))
-    tasks = SegmentTasks(
-        BrokerConfig(),
-        storage,
-        RemoteIndexes(storage, 1 << 20),
-        leader.state,
-        TierCounts(),
-        leader.environment,
-        ME,
-        lambda: (),
-    )
+    tasks = tasks_of(ME, storage, leader.state, leader.environment)
     deletions = Deletions(leader.state, tasks, leader.metadata, None, leader.environment, ME)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.state.run)
