@@ -88,11 +88,14 @@ class Side:
         created = answer["Topics"][0]
         return created["ErrorCode"], created["ErrorMessage"] or ""
 
-    def alter(self, topic: str, settings: dict[str, str]) -> tuple[int, str]:
+    def alter(
+        self, topic: str, settings: dict[str, str], *, is_only_validated: bool = False
+    ) -> tuple[int, str]:
         """Return code and message of a change of settings."""
         configs = [{"Name": name, "ConfigOperation": 0, "Value": value} for name, value in settings.items()]
         resource = {"ResourceType": 2, "ResourceName": topic, "Configs": configs}
-        answer = self._connection.ask("IncrementalAlterConfigs", 1, {"Resources": [resource]})
+        request = {"Resources": [resource], "ValidateOnly": is_only_validated}
+        answer = self._connection.ask("IncrementalAlterConfigs", 1, request)
         altered = answer["Responses"][0]
         return altered["ErrorCode"], altered["ErrorMessage"] or ""
 

@@ -22,7 +22,7 @@ from barnabas.tiered.metadata import METADATA_TOPIC, PartitionDelete, decode, me
 from barnabas.tiered.segment import SegmentState, TopicIdPartition
 from compat.cluster.nodes import KAFKA, OURS, Cluster, ClusterError, in_directory, wait_until
 from compat.kit.wire import Connection
-from compat.tiered.answers import LIST_OFFSETS, Side
+from compat.tiered.answers import LIST_OFFSETS, REFUSED, Side
 from compat.tiered.java import Oracle, fields_of
 from compat.tiered.pair import KINDS, METADATA_PARTITIONS, SEGMENT_BYTES, kafka_version, pair
 
@@ -41,6 +41,18 @@ TOPIC_SETTINGS = {
     "local.retention.bytes": "1",
     "retention.ms": "-1",
 }
+INVALID_CONFIG = 40
+SWITCHED_OFF = {"remote.storage.enable": "false"}
+"""Kafka 3.9 on ZooKeeper does so and leaves what is stored, which nothing reads or deletes then; ours refuses it."""
+SWITCHES: tuple[dict[str, str], ...] = (
+    SWITCHED_OFF,
+    {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"},
+    {"remote.log.delete.on.disable": "true"},
+    {"remote.log.copy.disable": "true"},
+    {"remote.log.copy.disable": "true", "local.retention.ms": "-2", "local.retention.bytes": "-2"},
+    {"local.retention.ms": "1", "local.retention.bytes": "1"},
+)
+"""Switching off (KIP-950), and what belongs to it."""
 
 
 class Tiers:
@@ -49,6 +61,7 @@ class Tiers:
     def __init__(self, directory: Path, controller: str, *, has_zookeeper: bool) -> None:
         self.store = directory / "store"
         self.cluster = pair(directory, controller, has_zookeeper=has_zookeeper)
+        self.is_on_zookeeper = has_zookeeper
         self.list_offsets = LIST_OFFSETS_OF_3_9 if has_zookeeper else LIST_OFFSETS
         self.values: list[bytes] = []
         self.first_ms = int(time.time() * 1000) - 3_600_000
@@ -219,6 +232,20 @@ def _wait_local(tiers: Tiers, at_least: int) -> None:
         )
 
 
+def refusals(tiers: Tiers) -> Iterator[str]:
+    """Yield changes of a tiered topic's settings that brokers, or their controllers, do not answer alike."""
+    for settings in (*REFUSED, *SWITCHES):
+        results = {}
+        for broker_id, kind in tiers.cluster.kinds.items():
+            with tiers.side(broker_id) as side:
+                results[kind] = side.alter(TOPIC, settings, is_only_validated=True)
+        is_known = tiers.is_on_zookeeper and settings == SWITCHED_OFF
+        codes = results[KAFKA][0], results[OURS][0]
+        if codes != ((0, INVALID_CONFIG) if is_known else (codes[0], codes[0])):
+            yield f"{settings}: Kafka {results[KAFKA]}, ours {results[OURS]}"
+    print(f"  {len(REFUSED) + len(SWITCHES)} changes of settings", flush=True)
+
+
 def deletions(tiers: Tiers) -> Iterator[str]:
     """Yield what is wrong while each broker deletes what the other has stored."""
     for broker_id, offset in zip(sorted(tiers.cluster.kinds), (25, 75), strict=True):
@@ -326,6 +353,7 @@ def run(directory: Path, controller: str, *, has_zookeeper: bool) -> None:
             cluster.make_controller(cluster.of_kind(controller)[0])
         parts: dict[str, Callable[[], Iterator[str]]] = {
             "each leads in turn": lambda: turns(tiers),
+            "settings are refused alike": lambda: refusals(tiers),
             "each deletes what the other has stored": lambda: deletions(tiers),
             "each is killed": lambda: restarts(tiers),
             "metadata records": lambda: metadata(tiers, oracle),
