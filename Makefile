@@ -91,7 +91,9 @@ nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a 
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --quorum two-of-ours --controllers 3 --minutes 10
 	$(CODE) $(BIN)/python -m compat.crash.tiered --brokers 3 --seconds 1800
 	$(CODE) $(BIN)/python -m compat.tiered.cluster
+	$(CODE) $(BIN)/python -m compat.tiered.cluster --zookeeper
 	$(CODE) $(BIN)/python -m compat.tiered.following
+	$(CODE) $(BIN)/python -m compat.tiered.following --zookeeper
 	$(CODE) $(BIN)/python -m compat.stores
 	$(CODE) $(BIN)/python -m compat.cluster.scenarios
 	$(CODE) $(BIN)/python -m compat.cluster.quorum_peers

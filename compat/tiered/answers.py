@@ -68,8 +68,10 @@ def store_settings(folder: Path) -> dict[str, str]:
 class Side:
     """One broker, asked for what is compared."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, list_offsets: int = LIST_OFFSETS) -> None:
+        """`list_offsets` is the version of ListOffsets where none is given."""
         host, _, port = bootstrap.rpartition(":")
+        self._list_offsets = list_offsets
         self._bootstrap = bootstrap
         self._connection = Connection(host, int(port))
         self.timed_out = 0
@@ -86,11 +88,14 @@ class Side:
         created = answer["Topics"][0]
         return created["ErrorCode"], created["ErrorMessage"] or ""
 
-    def alter(self, topic: str, settings: dict[str, str]) -> tuple[int, str]:
+    def alter(
+        self, topic: str, settings: dict[str, str], *, is_only_validated: bool = False
+    ) -> tuple[int, str]:
         """Return code and message of a change of settings."""
         configs = [{"Name": name, "ConfigOperation": 0, "Value": value} for name, value in settings.items()]
         resource = {"ResourceType": 2, "ResourceName": topic, "Configs": configs}
-        answer = self._connection.ask("IncrementalAlterConfigs", 1, {"Resources": [resource]})
+        request = {"Resources": [resource], "ValidateOnly": is_only_validated}
+        answer = self._connection.ask("IncrementalAlterConfigs", 1, request)
         altered = answer["Responses"][0]
         return altered["ErrorCode"], altered["ErrorMessage"] or ""
 
@@ -124,8 +129,9 @@ class Side:
         aborted = sorted(entry["FirstOffset"] for entry in answer.pop("AbortedTransactions") or ())
         return answer, aborted, batches
 
-    def offset(self, timestamp: int, version: int = LIST_OFFSETS, topic: str = TOPIC) -> Values:
+    def offset(self, timestamp: int, version: int | None = None, topic: str = TOPIC) -> Values:
         """Return the answer about a timestamp, or a special one."""
+        version = self._list_offsets if version is None else version
         partition = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": timestamp}
         request = {
             "ReplicaId": -1,

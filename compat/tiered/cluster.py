@@ -1,4 +1,4 @@
-"""Apache Kafka's brokers and ours in one quorum, with one store: `python -m compat.tiered.cluster`.
+"""Apache Kafka's brokers and ours in one cluster, with one store: `python -m compat.tiered.cluster [--zookeeper]`.
 
 Each leads a tiered partition in turn, reads and deletes what the other has stored, and answers the same about it. The rule:
 a store holds one history: at no record of `__remote_log_metadata` do finished copies of a partition overlap.
@@ -20,32 +20,49 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.tiered.lineage import LineageError, PartitionSegments
 from barnabas.tiered.metadata import METADATA_TOPIC, PartitionDelete, decode, metadata_partition
 from barnabas.tiered.segment import SegmentState, TopicIdPartition
-from compat.cluster.nodes import ClusterError, in_directory, wait_until
-from compat.cluster.quorum_nodes import VERSION
+from compat.cluster.nodes import KAFKA, OURS, Cluster, ClusterError, in_directory, wait_until
 from compat.kit.wire import Connection
-from compat.tiered.answers import Side
+from compat.tiered.answers import LIST_OFFSETS, REFUSED, Side
 from compat.tiered.java import Oracle, fields_of
-from compat.tiered.pair import KINDS, METADATA_PARTITIONS, SEGMENT_BYTES, pair
+from compat.tiered.pair import KINDS, METADATA_PARTITIONS, SEGMENT_BYTES, kafka_version, pair
 
 TOPIC = "tiered"
 VALUE_BYTES = 100_000
 RECORDS_PER_TURN = 45
 STEP_MS = 1000
 WAIT_S = 60
+LIST_OFFSETS_OF_3_9, PENDING_UPLOAD_SINCE = 9, 11
+SPECIAL_OFFSETS = (-1, -2, -3, -5)
+PENDING_UPLOAD = -6
+"""Timestamps of ListOffsets: log end, log start, largest timestamp, end of the store; first offset that is not stored."""
 TOPIC_SETTINGS = {
     "remote.storage.enable": "true",
     "segment.bytes": str(SEGMENT_BYTES),
     "local.retention.bytes": "1",
     "retention.ms": "-1",
 }
+INVALID_CONFIG = 40
+SWITCHED_OFF = {"remote.storage.enable": "false"}
+"""Kafka 3.9 on ZooKeeper does so and leaves what is stored, which nothing reads or deletes then; ours refuses it."""
+SWITCHES: tuple[dict[str, str], ...] = (
+    SWITCHED_OFF,
+    {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"},
+    {"remote.log.delete.on.disable": "true"},
+    {"remote.log.copy.disable": "true"},
+    {"remote.log.copy.disable": "true", "local.retention.ms": "-2", "local.retention.bytes": "-2"},
+    {"local.retention.ms": "1", "local.retention.bytes": "1"},
+)
+"""Switching off (KIP-950), and what belongs to it."""
 
 
 class Tiers:
     """The cluster, and what was produced."""
 
-    def __init__(self, directory: Path, *, is_quorum_ours: bool) -> None:
+    def __init__(self, directory: Path, controller: str, *, has_zookeeper: bool) -> None:
         self.store = directory / "store"
-        self.cluster = pair(directory, is_quorum_ours=is_quorum_ours)
+        self.cluster = pair(directory, controller, has_zookeeper=has_zookeeper)
+        self.is_on_zookeeper = has_zookeeper
+        self.list_offsets = LIST_OFFSETS_OF_3_9 if has_zookeeper else LIST_OFFSETS
         self.values: list[bytes] = []
         self.first_ms = int(time.time() * 1000) - 3_600_000
 
@@ -92,7 +109,9 @@ class Tiers:
         wait_until(is_led, f"broker {broker_id} leads {topic}")
 
     def _ask(self, api: str, version: int, request: dict[str, Any]) -> None:
-        host, _, port = self.cluster.bootstrap.split(",")[0].rpartition(":")
+        """Send a request to the controller, if it is a broker (on ZooKeeper), else to the first broker."""
+        nodes = self.cluster.nodes
+        host, _, port = nodes.get(self.cluster.controller(), nodes[min(nodes)]).bootstrap.rpartition(":")
         connection = Connection(host, int(port))
         connection.ask(api, version, request)
         connection.close()
@@ -100,7 +119,7 @@ class Tiers:
     @contextmanager
     def side(self, broker_id: int) -> Iterator[Side]:
         """Ask one broker."""
-        side = Side(self.cluster.nodes[broker_id].bootstrap)
+        side = Side(self.cluster.nodes[broker_id].bootstrap, self.list_offsets)
         try:
             yield side
         finally:
@@ -146,9 +165,10 @@ def answers(tiers: Tiers, broker_id: int) -> list[tuple[str, Any]]:
     """Return what a leader answers about the log: offsets, times, records."""
     with tiers.side(broker_id) as side:
         count = len(tiers.values)
+        is_newer = tiers.list_offsets >= PENDING_UPLOAD_SINCE
+        timestamps = (*SPECIAL_OFFSETS, PENDING_UPLOAD) if is_newer else SPECIAL_OFFSETS
         results: list[tuple[str, Any]] = [
-            (f"offset {timestamp}", _without_epoch(side.offset(timestamp)))
-            for timestamp in (-1, -2, -3, -5, -6)
+            (f"offset {timestamp}", _without_epoch(side.offset(timestamp))) for timestamp in timestamps
         ]
         for number in range(0, count, 7):
             time_ms = tiers.first_ms + number * STEP_MS
@@ -210,6 +230,20 @@ def _wait_local(tiers: Tiers, at_least: int) -> None:
             lambda folder=folder: min(int(path.stem) for path in folder.glob("*.log")) >= at_least - 12,
             f"local segments of broker {broker_id} go",
         )
+
+
+def refusals(tiers: Tiers) -> Iterator[str]:
+    """Yield changes of a tiered topic's settings that brokers, or their controllers, do not answer alike."""
+    for settings in (*REFUSED, *SWITCHES):
+        results = {}
+        for broker_id, kind in tiers.cluster.kinds.items():
+            with tiers.side(broker_id) as side:
+                results[kind] = side.alter(TOPIC, settings, is_only_validated=True)
+        is_known = tiers.is_on_zookeeper and settings == SWITCHED_OFF
+        codes = results[KAFKA][0], results[OURS][0]
+        if codes != ((0, INVALID_CONFIG) if is_known else (codes[0], codes[0])):
+            yield f"{settings}: Kafka {results[KAFKA]}, ours {results[OURS]}"
+    print(f"  {len(REFUSED) + len(SWITCHES)} changes of settings", flush=True)
 
 
 def deletions(tiers: Tiers) -> Iterator[str]:
@@ -310,13 +344,16 @@ def _overlaps(partition: TopicIdPartition, segments: PartitionSegments) -> Itera
             end = segment.end_offset
 
 
-def run(directory: Path, *, is_quorum_ours: bool) -> None:
+def run(directory: Path, controller: str, *, has_zookeeper: bool) -> None:
     """Compare, and print what differs. Raises ClusterError if anything does."""
-    tiers = Tiers(directory, is_quorum_ours=is_quorum_ours)
+    tiers = Tiers(directory, controller, has_zookeeper=has_zookeeper)
     failed = 0
-    with Oracle() as oracle, tiers.cluster:
+    with Oracle() as oracle, tiers.cluster as cluster:
+        if isinstance(cluster, Cluster):
+            cluster.make_controller(cluster.of_kind(controller)[0])
         parts: dict[str, Callable[[], Iterator[str]]] = {
             "each leads in turn": lambda: turns(tiers),
+            "settings are refused alike": lambda: refusals(tiers),
             "each deletes what the other has stored": lambda: deletions(tiers),
             "each is killed": lambda: restarts(tiers),
             "metadata records": lambda: metadata(tiers, oracle),
@@ -336,12 +373,19 @@ def run(directory: Path, *, is_quorum_ours: bool) -> None:
 def main(argv: Sequence[str]) -> int:
     """Return the exit code: 0 when nothing differs."""
     parser = argparse.ArgumentParser(prog="python -m compat.tiered.cluster", description=__doc__)
-    parser.add_argument("--quorum", choices=("kafka", "ours"), default="kafka", help="whose controller it is")
+    parser.add_argument(
+        "--controller", choices=(KAFKA, OURS), default=KAFKA, help="whose it is (default: %(default)s)"
+    )
+    parser.add_argument("--zookeeper", action="store_true", help="Kafka 3.9 on ZooKeeper instead of a quorum")
     parser.add_argument("--dir", type=Path, help="where everything is to stay")
     options = parser.parse_args(argv)
-    print(f"Apache Kafka {VERSION} and ours, a controller of {options.quorum}", flush=True)
+    keeper = "on ZooKeeper" if options.zookeeper else "in a quorum"
+    version = kafka_version(has_zookeeper=options.zookeeper)
+    print(f"Apache Kafka {version} and ours {keeper}, controller: {options.controller}", flush=True)
     return in_directory(
-        "tiered-cluster-", options.dir, lambda place: run(place, is_quorum_ours=options.quorum == "ours")
+        "tiered-cluster-",
+        options.dir,
+        lambda place: run(place, options.controller, has_zookeeper=options.zookeeper),
     )
 
 

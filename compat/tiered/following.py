@@ -1,10 +1,11 @@
 """Apache Kafka and ours in one cluster with one store: each follows the other after what is in tiered storage.
 
-    python -m compat.tiered.following
+    python -m compat.tiered.following [--zookeeper]
 
-A broker of each kind, and a controller of ours. While one broker is away the other takes records, stores them and deletes
-them locally. The one that returns begins its log after what is stored, joins the ISR, and leads when the other one goes:
-the same producers go on, and a stock consumer reads every committed record in order, most of them out of the store.
+A broker of each kind, and a controller of ours, or Kafka 3.9 on ZooKeeper. While one broker is away the other takes
+records, stores them and deletes them locally. The one that returns begins its log after what is stored, joins the ISR, and
+leads when the other one goes: the same producers go on, and a stock consumer reads every committed record in order, most of
+them out of the store.
 
 A follower of Kafka 4.3.1 that begins after the store loses the snapshot of producers that it has fetched. Where a
 transaction was open at that offset and is aborted later, its records before the offset are read as committed ones as long
@@ -22,12 +23,10 @@ from tempfile import TemporaryDirectory
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from compat.cluster.nodes import KAFKA, wait_until
-from compat.cluster.quorum_nodes import QuorumCluster
+from compat.cluster.nodes import KAFKA, OURS, Brokers, wait_until
 from compat.tiered.pair import SEGMENT_BYTES, pair
 from tests.support.tiered_ledger import BATCH, Writer, read_keys
 
-THEIR_ID, OUR_ID = 4, 5
 VALUE = b"x" * 4000
 RECORDS = 1500
 BY_KAFKA, BY_OURS = "led-by-kafka", "led-by-ours"
@@ -37,23 +36,24 @@ INTERNAL = ("__remote_log_metadata", "__transaction_state")
 class Checks:
     """The steps; each yields what goes wrong."""
 
-    def __init__(self, cluster: QuorumCluster) -> None:
+    def __init__(self, cluster: Brokers) -> None:
         self.cluster = cluster
         self.writers: dict[str, Writer] = {}
 
     def run(self) -> Iterator[str]:
         """Yield what goes wrong, of all steps."""
-        self._create(BY_KAFKA, [THEIR_ID, OUR_ID])
-        self._create(BY_OURS, [OUR_ID, THEIR_ID])
+        theirs, ours = sorted(self.cluster.kinds)
+        self._create(BY_KAFKA, [theirs, ours])
+        self._create(BY_OURS, [ours, theirs])
         for topic in (BY_KAFKA, BY_OURS):
             self.writers[topic] = Writer(self.cluster.bootstrap, topic, VALUE)
             self.writers[topic].write(100)
         self._wait_in_sync()
-        yield from self._left_behind(OUR_ID, THEIR_ID, BY_KAFKA)
-        yield from self._leads(OUR_ID, THEIR_ID, BY_KAFKA)
-        yield from self._left_behind(THEIR_ID, OUR_ID, BY_OURS)
-        yield from self._leads(THEIR_ID, OUR_ID, BY_OURS)
-        yield from self._compare(BY_KAFKA, THEIR_ID)
+        yield from self._left_behind(ours, theirs, BY_KAFKA)
+        yield from self._leads(ours, theirs, BY_KAFKA)
+        yield from self._left_behind(theirs, ours, BY_OURS)
+        yield from self._leads(theirs, ours, BY_OURS)
+        yield from self._compare(BY_KAFKA, theirs)
 
     def _create(self, topic: str, replicas: list[int]) -> None:
         config = {
@@ -131,10 +131,11 @@ def main() -> int:
     parser.add_argument(
         "--last", action="store_true", help="follower.fetch.last.tiered.offset.enable (KIP-1023)"
     )
+    parser.add_argument("--zookeeper", action="store_true", help="Kafka 3.9 on ZooKeeper instead of a quorum")
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="tiered-cluster-") as name:
         settings = {"follower.fetch.last.tiered.offset.enable": str(arguments.last).lower()}
-        with pair(Path(name), is_quorum_ours=True, settings=settings) as cluster:
+        with pair(Path(name), OURS, has_zookeeper=arguments.zookeeper, settings=settings) as cluster:
             problems = list(Checks(cluster).run())
             problems += [
                 f"broker {broker}: {line}" for broker, lines in cluster.complaints().items() for line in lines

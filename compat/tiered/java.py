@@ -12,6 +12,7 @@ from zipfile import ZipFile
 from barnabas.tiered.segment import RemoteSegment, SegmentUpdate
 from barnabas.tiered.storage import IndexKind, RemoteObjectNotFoundError, RemoteStorageError, SegmentFiles
 from barnabas.wire.ids import uuid_text
+from compat.kafka.releases import ROOT, maven, release
 from compat.kit.java import built
 
 MOVED = "org/apache/kafka/common/utils/LogContext"
@@ -27,8 +28,14 @@ INDEXES = {
 }
 
 
-def local_jars() -> str:
-    """The class path of Kafka's store for tests, for brokers of 4.3 and 4.4. Raises KafkaError."""
+def local_jars(version: str = "4") -> str:
+    """The class path of Kafka's store for tests, for brokers of 3.9, or of 4.3 and 4.4. Raises KafkaError."""
+    if version.startswith("3"):
+        name = release(version).version
+        jars = ROOT / ".tools" / f"tiered-store-{name}"
+        if not jars.exists():
+            maven(SOURCE / "pom.xml", jars, f"-Dkafka.version={name}")
+        return ":".join(str(path) for path in sorted(jars.glob("*-test.jar")))
     jars = Path(built(SOURCE, "tiered-oracle").rpartition(":")[2].removesuffix("/*"))
     moved = jars.with_name("moved")
     if not moved.exists():

@@ -1,4 +1,7 @@
-"""A broker of Apache Kafka and one of ours in a quorum, with one store in a directory."""
+"""A broker of Apache Kafka and one of ours in one cluster, with one store in a directory.
+
+A quorum with a controller of either kind; or a ZooKeeper, with Kafka 3.9, and a broker is the controller.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from compat.cluster.nodes import KAFKA, OURS
+from compat.cluster import nodes, quorum_nodes
+from compat.cluster.nodes import KAFKA, OURS, Brokers, Cluster
 from compat.cluster.quorum_nodes import QuorumCluster
 from compat.tiered.answers import STORE
 from compat.tiered.java import local_jars
@@ -32,23 +36,39 @@ BOTH: Final = {
 }
 
 
+def kafka_version(*, has_zookeeper: bool) -> str:
+    """Return the release of Kafka in such a cluster."""
+    return nodes.VERSION if has_zookeeper else quorum_nodes.VERSION
+
+
 def pair(
-    directory: Path, *, is_quorum_ours: bool, settings: Mapping[str, str] | None = None
-) -> QuorumCluster:
-    """Return the cluster, with its store below `directory`; `settings` are those of brokers beside `BOTH`."""
+    directory: Path,
+    controller: str = KAFKA,
+    *,
+    has_zookeeper: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> Brokers:
+    """Return the cluster, with its store below `directory`; `settings` are those of brokers beside `BOTH`.
+
+    `controller` is the kind of the quorum's controller; with a ZooKeeper the first broker to start is the controller.
+    """
     store = directory / "store"
     store.mkdir()
+    settings = {**BOTH, "rsm.config.dir": str(store), **(settings or {})}
+    jars = {"remote.log.storage.manager.class.path": local_jars(kafka_version(has_zookeeper=has_zookeeper))}
+    if has_zookeeper:
+        own = {broker_id: jars for broker_id, kind in enumerate(KINDS, 1) if kind == KAFKA}
+        return Cluster(directory, KINDS, settings, own=own)
     cluster = QuorumCluster(
         directory,
         KINDS,
-        settings={**BOTH, "rsm.config.dir": str(store), **(settings or {})},
+        settings=settings,
         controller_settings={
             "remote.log.storage.system.enable": "true",
             "remote.log.storage.manager.class.name": STORE,
             "min.insync.replicas": "1",
         },
-        our_controllers=(1,) if is_quorum_ours else (),
+        our_controllers=(1,) if controller == OURS else (),
     )
-    jars = {"remote.log.storage.manager.class.path": local_jars()}
     cluster.own = dict.fromkeys(cluster.of_kind(KAFKA), jars)
     return cluster

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from barnabas.config import broker as settings
-from barnabas.config.keeper import is_clustered, is_controller
+from barnabas.config.keeper import Keeper, is_clustered, is_controller, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
-from barnabas.config.topic import has_tiered_storage
+from barnabas.config.topic import has_tiered_storage, switches_off
 
 TOPIC_PREFIX: Final = "remote.log.metadata.topic."
 
@@ -26,6 +26,14 @@ SWITCHED_OFF: Final = (
     "turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
     "remote storage and delete all remote data, please set `remote.storage.enable=false,remote.log.delete.on.disable=true`."
 )
+NOT_ON_ZOOKEEPER: Final = (
+    "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."
+)
+KEPT_ON_ZOOKEEPER: Final = (
+    "Remote storage of a topic cannot be disabled in a cluster on ZooKeeper: its remote data would stay in the store, "
+    "where nothing reads or deletes them; delete the topic instead."
+)
+"""Kafka 3.9 disables it, and leaves the data in the store."""
 NOT_COPIED: Final = (
     "When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be set to "
     "the identical value because there will be no more logs copied to the remote storage."
@@ -128,9 +136,12 @@ def check_topic(values: Mapping[str, Any], before: Mapping[str, str], config: Br
 
     `before` are the topic's own settings until now, empty for a new topic.
     """
+    is_on_zookeeper = keeper_of(config) is Keeper.ZOOKEEPER
+    if is_on_zookeeper and switches_off(values):
+        raise SettingError(NOT_ON_ZOOKEEPER)
     if not values["remote.storage.enable"]:
         if has_tiered_storage(before) and not values["remote.log.delete.on.disable"]:
-            raise SettingError(SWITCHED_OFF)
+            raise SettingError(KEPT_ON_ZOOKEEPER if is_on_zookeeper else SWITCHED_OFF)
         return
     if not is_tiered(config):
         raise SettingError(DISABLED)

@@ -141,6 +141,11 @@ UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 """Broker settings that end in another unit than their topic's: how many milliseconds one of it has."""
 
 
+def switches_off(values: Mapping[str, Any]) -> bool:
+    """Return whether a topic's settings, typed, end its tiered storage, or the copying (KIP-950)."""
+    return bool(values["remote.log.delete.on.disable"] or values["remote.log.copy.disable"])
+
+
 def has_tiered_storage(texts: Mapping[str, str]) -> bool:
     """Return whether a topic's own settings, by name, switch tiered storage on."""
     return texts.get("remote.storage.enable", "").strip().lower() == "true"

@@ -8,8 +8,8 @@ from barnabas.config.tiered import metadata_topic, store_settings
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
-TIERED = BrokerConfig({"remote.log.storage.system.enable": "true", "rsm.config.dir": "/d"})
-ON = {"remote.storage.enable": "true"}
+SYSTEM, FOR = "remote.log.storage.system.enable", "for configuration"
+TIERED, ON = BrokerConfig({SYSTEM: "true", "rsm.config.dir": "/d"}), {"remote.storage.enable": "true"}
 
 
 @pytest.mark.parametrize(
@@ -17,31 +17,18 @@ ON = {"remote.storage.enable": "true"}
     [
         ({"cleanup.policy": "compact"}, "only supports topics with cleanup.policy=delete"),
         ({"cleanup.policy": "compact,delete"}, "only supports topics with cleanup.policy=delete"),
-        (
-            {"local.retention.ms": "11", "retention.ms": "10"},
-            "Invalid value 11 for configuration local.retention.ms: "
-            "Value must not be more than retention.ms property value: 10",
-        ),
-        (
-            {"local.retention.bytes": "-1", "retention.bytes": "10"},
-            "Invalid value -1 for configuration local.retention.bytes: "
-            "Value must not be -1 as retention.bytes value is set as 10.",
-        ),
-        (
-            {"remote.log.copy.disable": "true", "local.retention.bytes": "5"},
-            "the `local.retention.bytes` and `retention.bytes` must be set to the identical value",
-        ),
-        (
-            {"remote.copy.lag.ms": "11", "local.retention.ms": "10"},
-            "Invalid value 11 for configuration remote.copy.lag.ms: "
-            "Value must not exceed local.retention.ms (effective value: 10)",
-        ),
-        (
-            {"remote.copy.lag.bytes": "11", "retention.bytes": "10"},
-            "Value must not exceed local.retention.bytes (effective value: 10)",
-        ),
+        ({"local.retention.ms": "11", "retention.ms": "10"},
+         f"Invalid value 11 {FOR} local.retention.ms: Value must not be more than retention.ms property value: 10"),
+        ({"local.retention.bytes": "-1", "retention.bytes": "10"},
+         f"Invalid value -1 {FOR} local.retention.bytes: Value must not be -1 as retention.bytes value is set as 10."),
+        ({"remote.log.copy.disable": "true", "local.retention.bytes": "5"},
+         "the `local.retention.bytes` and `retention.bytes` must be set to the identical value"),
+        ({"remote.copy.lag.ms": "11", "local.retention.ms": "10"},
+         f"Invalid value 11 {FOR} remote.copy.lag.ms: Value must not exceed local.retention.ms (effective value: 10)"),
+        ({"remote.copy.lag.bytes": "11", "retention.bytes": "10"},
+         "Value must not exceed local.retention.bytes (effective value: 10)"),
     ],
-)
+)  # fmt: skip
 def test_settings_that_tiering_excludes_are_refused(settings, text):
     with pytest.raises(RequestError) as refused:
         check_settings({**ON, **settings}, TIERED)
@@ -71,6 +58,19 @@ def test_switching_off_without_deletion_is_refused():
     with pytest.raises(RequestError, match="It is invalid to disable remote storage without deleting"):
         check_settings({}, TIERED, ON)
     check_settings({"remote.log.delete.on.disable": "true"}, TIERED, ON)
+
+
+@pytest.mark.parametrize(
+    ("settings", "before", "text"),
+    [
+        ({**ON, "remote.log.copy.disable": "true"}, ON, "under Zookeeper's mode"),
+        ({"remote.log.delete.on.disable": "true"}, {}, "under Zookeeper's mode"),
+        ({}, ON, "delete the topic"),
+    ],
+)
+def test_switching_off_on_zookeeper_is_refused(settings, before, text):
+    with pytest.raises(RequestError, match=text):
+        check_settings(settings, BrokerConfig({SYSTEM: "true", "zookeeper.connect": "z:2181"}), before)
 
 
 def test_settings_of_store_and_metadata_are_read_by_prefix():

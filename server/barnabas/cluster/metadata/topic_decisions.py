@@ -77,7 +77,8 @@ def check_settings(
         except SettingError as error:
             raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
     values = config.topic_values(settings)
-    if values["remote.storage.enable"] or "remote.storage.enable" in before:
+    is_tiered = values["remote.storage.enable"] or "remote.storage.enable" in before
+    if is_tiered or topic_settings.switches_off(values):
         from barnabas.config.tiered import check_topic  # not needed by a broker without tiered storage
 
         try:

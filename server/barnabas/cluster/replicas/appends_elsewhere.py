@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cluster.metadata.image import NO_TOPIC_ID
 from barnabas.cluster.metadata.peers import PeerUnavailableError, VersionedRequest
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 PRODUCE = 0
 TOPIC_IDS_SINCE = 13
+TRANSIENT: Final = (
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR,
+)  # fmt: skip
+"""Errors after which a batch can be appended again, and may then be in the log twice.
+
+A leader that has not read of a new topic yet answers UNKNOWN_TOPIC_ID, of a new partition UNKNOWN_TOPIC_OR_PARTITION.
+"""
 
 
 async def append_elsewhere(

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import trio
 
+from barnabas.cluster.replicas.appends_elsewhere import TRANSIENT
 from barnabas.cluster.tiering.metadata_leaders import MetadataLeaders
 from barnabas.cluster.tiering.metadata_log import MetadataLog
 from barnabas.errors import RequestError
@@ -48,18 +49,6 @@ WRITE_SECONDS: Final = 120.0
 """For how long a record is written again, and waited for: remote.log.metadata.consume.wait.ms of Kafka."""
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 5.0
-_TRANSIENT: Final = (
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-)
-"""Errors after which a record is written again. It may then be in the log twice; the second one has no effect."""
 
 
 @dataclass(eq=False, slots=True)
@@ -320,7 +309,7 @@ class RemoteMetadata:
                 await self._log.append(index, batch, is_flushed=is_flushed)
                 return
             except RequestError as error:
-                if error.code not in _TRANSIENT:
+                if error.code not in TRANSIENT:  # the record may be there twice; the second one has no effect
                     raise
                 log.debug("%s-%d: written again after: %s", METADATA_TOPIC, index, error)
             with trio.move_on_after(pause_s):

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 THROTTLED_SECONDS_MAX: Final = 1.0
 """Longest wait before a copy looks at its limit again, which may have changed."""
 FORMER_LEADER_SECONDS: Final = 60.0
-"""Time for which a new leader does not delete unfinished copies of a former leader that is alive."""
+"""Time for which a new leader neither deletes nor repeats unfinished copies of a former leader that is alive."""
 SIZE_MAX: Final = (1 << 31) - 1
 
 
@@ -117,8 +117,13 @@ class SegmentTasks:
                     or partition_log.config.remote_log_copy_disable
                 ):
                     return
-                if segment not in partition_log.segments:
+                # A former leader may have finished copies since this leader has looked.
+                stored = highest_offset(partition.segments, partition_log)
+                partition_log.highest_remote_offset = max(partition_log.highest_remote_offset, stored)
+                if segment not in partition_log.segments or stored >= next_offset - 1:
                     continue
+                if any(copy.end_offset >= segment.base_offset for copy in self._of_former_leader(partition)):
+                    return
                 await self._copy_segment(partition, segment, next_offset)
         finally:
             note_lag(partition, self._environment.wall_clock_ms())
@@ -264,7 +269,7 @@ class SegmentTasks:
             facts,
             partition_log.config,
             now_ms=self._environment.wall_clock_ms(),
-            in_use=self.in_use | self._of_former_leader(partition),
+            in_use=self.in_use | {copy.segment_id for copy in self._of_former_leader(partition)},
             replaced={segment.segment_id for segment in partition.segments.unreferenced()},
         )
         raise_log_start(replica, expiry.log_start_offset)
@@ -273,18 +278,18 @@ class SegmentTasks:
                 return
             await self.delete_unused(segment)
 
-    def _of_former_leader(self, partition: TieredPartition) -> set[UUID]:
-        """Return the segments that a former leader may still be copying: it is alive, and removes them itself."""
+    def _of_former_leader(self, partition: TieredPartition) -> list[RemoteSegment]:
+        """Return the copies that a former leader may still finish: it is alive, and otherwise removes them itself."""
         if self._environment.monotonic() - partition.led_since_s > FORMER_LEADER_SECONDS:
-            return set()
+            return []
         live = self._live_brokers()
-        return {
-            segment.segment_id
+        return [
+            segment
             for segment in partition.segments.segments()
             if segment.state is SegmentState.COPY_STARTED
             and segment.broker_id != self._broker_id
             and segment.broker_id in live
-        }
+        ]
 
 
 def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segment, int]]:

@@ -59,7 +59,9 @@ class ClusterHighWatermarks:
         for pause in PAUSES:
             await trio.sleep(pause)
             await self._ask_leaders(remaining, results)
-            remaining = [partition for partition in remaining if _has_moved(results[partition])]
+            remaining = [
+                partition for partition in remaining if self._is_transient(partition, results[partition])
+            ]
             if not remaining:
                 break
         return results
@@ -94,6 +96,11 @@ class ClusterHighWatermarks:
             self._peers, leader, dict.fromkeys(topic_partitions, -1), LATEST, timeout_s=self._timeout_s, channel=CHANNEL
         )  # fmt: skip
 
-
-def _has_moved(result: int | RequestError) -> bool:
-    return isinstance(result, RequestError) and result.code in _MOVED
+    def _is_transient(self, topic_partition: TopicPartition, result: int | RequestError) -> bool:
+        """Return whether a leader may answer otherwise soon: it has moved, or has not read of a new partition yet."""
+        if not isinstance(result, RequestError):
+            return False
+        is_new = result.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return result.code in _MOVED or (
+            is_new and self._metadata.image.partition(*topic_partition) is not None
+        )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from barnabas.cluster.metadata.image import TOPIC
+from barnabas.cluster.replicas.appends_elsewhere import TRANSIENT
 from barnabas.config import broker as settings
 from barnabas.config import topic as topic_settings
 from barnabas.coordinators.share.counts import ShareCounts
@@ -52,10 +53,7 @@ BACKOFF_SECONDS = 1.0
 JITTER_PERCENT = 20
 READ_BYTES_MAX = 1 << 20
 RECORDS_PER_CHECKPOINT = 250
-_TRANSIENT = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-)  # fmt: skip
+_TRANSIENT = (*TRANSIENT, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
 @dataclass(frozen=True, slots=True)

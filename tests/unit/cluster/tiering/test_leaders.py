@@ -43,33 +43,39 @@ async def until(condition):
             await trio.sleep(0.02)
 
 
+def tasks_of(broker_id, store, metadata, environment, live=()):
+    common = BrokerConfig(), store, RemoteIndexes(store, 1 << 20), metadata, TierCounts()
+    return SegmentTasks(*common, environment, broker_id, lambda: live)
+
+
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("live", "seconds", "is_deleted"),
-    [({1}, 0, True), ({1, 99}, 0, False), ({1, 99}, FORMER_LEADER_SECONDS + 1, True)],
-)
-async def test_copy_of_a_former_leader_goes_unless_it_may_go_on(tmp_path, live, seconds, is_deleted):
+    ("live", "seconds", "is_finished", "is_kept"),
+    [
+        ({1}, 0, False, False), ({1, 99}, 0, False, True), ({1, 99}, FORMER_LEADER_SECONDS + 1, False, False),
+        ({1}, 0, True, True),
+    ],
+)  # fmt: skip
+async def test_copy_of_a_former_leader_is_kept_or_replaced(tmp_path, live, seconds, is_finished, is_kept):
     async with tiered_broker(tmp_path) as tier:
-        await tier.make()
-        tier.append(10)
+        log = await tier.make()
+        tier.append(20)
         (partition,) = tier.tiered.seen()
-        begun = replace(remote_segment(0, 4), partition=partition.key, broker_id=99)
+        first, second, *_ = log.segments
+        begun = remote_segment(0, second.base_offset - 1, tuple(log.epochs.entries))
+        begun = replace(begun, partition=partition.key, broker_id=99)
         await tier.tiered.metadata.add(begun)
-        tasks = SegmentTasks(
-            tier.asked.services.config,
-            tier.store,
-            RemoteIndexes(tier.store, 1 << 20),
-            tier.tiered.metadata,
-            TierCounts(),
-            real_environment(),
-            1,
-            lambda: live,
-        )
+        if is_finished:
+            await tier.tiered.metadata.advance(begun, FINISHED)
+        tasks = tasks_of(1, tier.store, tier.tiered.metadata, real_environment(), live)
         partition.led_since_s -= seconds
         await tasks.expire(partition)
-        assert (partition.segments.get(begun.segment_id) is None) is is_deleted
+        await tasks.copy(partition)
+        assert (partition.segments.get(begun.segment_id) is not None) is is_kept
+        assert (first.base_offset not in tier.stored()) is is_kept
+        assert bool(tier.stored()) is (is_finished or not is_kept)
 
 
 async def test_copy_that_another_leader_deleted_leaves_nothing(tmp_path):
@@ -144,16 +150,7 @@ def test_topic_that_was_switched_off_is_deleted_where_stored():
 async def deleting(leader: MetadataLeader, tmp_path) -> AsyncIterator[ScriptedStore]:
     """A broker that follows the records of `PARTITION`, of a topic that there is not; its store."""
     storage = ScriptedStore(DirectoryStorage(tmp_path))
-    tasks = SegmentTasks(
-        BrokerConfig(),
-        storage,
-        RemoteIndexes(storage, 1 << 20),
-        leader.state,
-        TierCounts(),
-        leader.environment,
-        ME,
-        lambda: (),
-    )
+    tasks = tasks_of(ME, storage, leader.state, leader.environment)
     deletions = Deletions(leader.state, tasks, leader.metadata, None, leader.environment, ME)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leader.state.run)

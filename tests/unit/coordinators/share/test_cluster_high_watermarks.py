@@ -62,9 +62,10 @@ async def test_each_leader_is_asked_once_for_all_of_its_partitions(autojump_cloc
     assert {request.replica_id for request in asked.values()} == {-1}
 
 
-@pytest.mark.parametrize(
-    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE, None], ids=str
-)
+MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+@pytest.mark.parametrize("code", [*MOVED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None], ids=str)
 async def test_a_leader_that_moves_is_looked_up_again(code, autojump_clock) -> None:
     metadata = cluster(topic("t", ME, TWO))
 

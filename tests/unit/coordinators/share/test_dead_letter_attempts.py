@@ -62,10 +62,11 @@ async def written(leader: Leader, first: int = 0, last: int = 0) -> bool:
     "code",
     [
         ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR,
     ],
 )  # fmt: skip
-async def test_passing_error_of_a_leader_is_retried_with_backoff(code, autojump_clock) -> None:
+async def test_transient_error_of_a_leader_is_retried_with_backoff(code, autojump_clock) -> None:
     leader = Leader(*[code] * (ATTEMPTS - 1))
     assert await written(leader)
     pauses = [later - earlier for earlier, later in zip(leader.attempts, leader.attempts[1:], strict=False)]
