@@ -35,9 +35,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         yield cluster
 
 
-def load_arguments(bootstrap: str, topic: str, lake: Path) -> list[str]:
+def load_arguments(bootstrap: str, topic: str, lake: Path | str) -> list[str]:
     arguments = ["load", "--topic", topic, "--json", "--bootstrap", bootstrap, "--lake", str(lake)]
-    return [*arguments, "--split-bytes", "50000"]
+    return [*arguments, "--split-bytes", "50000", "--worker-offsets-max", "0"]
 
 
 def stopping(point: str, once: Path) -> dict[str, str]:
@@ -114,17 +114,7 @@ def test_results_in_a_store_equal_those_in_a_directory(
     lake = ["--lake", f"{root}/lake"]
     for name, value in properties.items():
         lake += ["--catalog-property", f"{name}={value}"]
-    load = [
-        "load",
-        "--topic",
-        "profiles",
-        "--json",
-        "--bootstrap",
-        stream.bootstrap,
-        "--split-bytes",
-        "50000",
-    ]
-    finish(cluster.submit([*load, *lake], log), log)
+    finish(cluster.submit([*load_arguments(stream.bootstrap, "profiles", f"{root}/lake"), *lake], log), log)
     summary = finish(cluster.submit(["visitors", "--json", *lake, "--out", f"{root}/results"], log), log)
     shown = Where(f"{root}/results/visitors/results", StoreIO(properties))
     assert shown.names() == ["visitors.csv", "visitors.parquet"]

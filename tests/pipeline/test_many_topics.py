@@ -107,7 +107,7 @@ def test_topics_join_leave_and_fail_during_a_load(
 
     choice = Choice(("named",), (r"many\..*",), (r".*\.hidden",))
     topics = Topics(LogOptions("", bootstrap=stream.bootstrap), choice, lake.place, options_of)
-    load = Load(spark, topics, watchers=[told])
+    load = Load(lambda: spark, topics, worker_offsets_max=0, watchers=[told])
     with ExitStack() as stack:
         metrics.serve("127.0.0.1:0", stack, metrics.LoadCollector(load))
         url = capsys.readouterr().err.split()[1]
