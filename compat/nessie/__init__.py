@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from compat.kafka.releases import FETCH_TIMEOUT_S, KafkaError, fetched_jars
+from compat.kit.java import running
 
 HERE = Path(__file__).parent
 VERSION, JAVA = "0.99.0", "21.0.8"
-START_SECONDS_MAX = 300
 
 
 @contextmanager
@@ -43,20 +41,9 @@ def served(tools: Path, data: Path, location: str, s3: dict[str, str]) -> Iterat
         "lake.key.secret": s3["s3.secret-access-key"],
     }
     command = [str(_java(tools)), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
-    command += [f"-D{name}={value}" for name, value in settings.items()]
-    told = data / "nessie.log"
-    with told.open("wb") as log:
-        process = subprocess.Popen([*command, "-jar", str(_jar(tools))], stdout=log, stderr=log, cwd=data)
-    try:
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while not (address := re.search(r"Listening on: (http://\S+?)\.? ", told.read_text())):
-            assert process.poll() is None, told.read_text()
-            assert time.monotonic() < deadline, told.read_text()
-            time.sleep(0.5)
-        yield f"{address[1]}/iceberg/main"
-    finally:
-        process.kill()
-        process.wait()
+    command += [*(f"-D{name}={value}" for name, value in settings.items()), "-jar", str(_jar(tools))]
+    with running(command, data / "nessie.log", r"Listening on: (http://\S+?)\.? ") as address:
+        yield f"{address}/iceberg/main"
 
 
 def _jar(tools: Path) -> Path:
