@@ -87,12 +87,8 @@ def test_a_task_that_was_run_twice_is_there_once(
     log, once = tmp_path / "log", tmp_path / "once"
     once.mkdir()
     before = cluster.task_attempts()
-    job = cluster.submit(
-        load_arguments(stream.bootstrap, "votes", tmp_path / "lake"),
-        log,
-        conf={**SPECULATION, **stopping(point, once)},
-    )
-    summary = finish(job, log)
+    arguments = load_arguments(stream.bootstrap, "votes", tmp_path / "lake")
+    summary = finish(cluster.submit(arguments, log, conf={**SPECULATION, **stopping(point, once)}), log)
     assert (once / point).exists(), "a task has stopped"
     attempts = cluster.task_attempts() - before
     assert attempts["speculative"] >= attempts["speculative, first to end"] >= 1, attempts

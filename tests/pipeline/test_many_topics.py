@@ -159,15 +159,8 @@ def test_killed_round_of_several_topics_is_exact_after_the_next(
     )
     lake = tmp_path / "lake"
     arguments = ["load", "--topics", str(settings), "--bootstrap", cluster.bootstrap, "--lake", str(lake)]
-    arguments += [
-        "--master",
-        "local[2, 4]",
-        "--conf",
-        "spark.driver.memory=512m",
-        "--json",
-        "--progress",
-        "json",
-    ]
+    arguments += ["--master", "local[2, 4]", "--conf", "spark.driver.memory=512m"]
+    arguments += ["--json", "--progress", "json"]
     place = {name: Lake(str(lake)).place(name, "other.zero" if name == "t0" else "") for name in names}
     for point in ("commit.after_swap", "load.after_tasks"):
         done = run_cli(*arguments, fault=point)

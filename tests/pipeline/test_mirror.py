@@ -390,11 +390,8 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
     send(source.bootstrap, "t", range(100))
     for group, offset in (("live", 50), ("further", 50), ("ahead", 90), ("other", 10), ("new", 60)):
         commit(source.bootstrap, group, "t", offset)
-    one = Mirror(
-        lambda: spark,
-        mirror_options(source, target, "t", groups="live|further|ahead|new", offsets_per_round_max=80),
-        is_bounded=False,
-    )
+    options = mirror_options(source, target, "t", groups="live|further|ahead|new", offsets_per_round_max=80)
+    one = Mirror(lambda: spark, options, is_bounded=False)
     member = Consumer(
         {"bootstrap.servers": target.bootstrap, "group.id": "live", "enable.auto.commit": False}
     )
