@@ -67,7 +67,7 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
     def committed() -> None:
         seen[table.refresh().version] = int(time.time() * 1000)
 
-    load = Load(spark, options)
+    load = Load(lambda: spark, options)
     running = ThreadPoolExecutor().submit(load.run, trigger, committed)
     first = began_ms = 0
     for span in (WARM_UP_SECONDS, seconds):
@@ -105,7 +105,7 @@ def catch_up(bootstrap: str, work: Path, portion: int, rounds: int, broker_pid: 
     def committed() -> None:
         marks.append((cpu_s(os.getpid()) - cpu_s(broker_pid), time.perf_counter()))
 
-    Load(spark, options, offsets_max=portion).run(after=committed)
+    Load(lambda: spark, options, offsets_max=portion).run(after=committed)
     spark.stop()
     first, last = marks[WARM_UP_ROUNDS - 1], marks[WARM_UP_ROUNDS + rounds - 1]
     cpu, wall = ((after - before) / rounds * 1000 for before, after in zip(first, last, strict=True))

@@ -52,7 +52,7 @@ def measure(
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 2_000_000})
     spark = session.create("topics", master="local[2]", conf={"spark.driver.memory": "1g"})
     chosen = Topics(LogOptions("", bootstrap=bootstrap), Choice((), ("bench-.*",)), place_of, options_of)
-    rounds = Load(spark, chosen, is_bounded=False)
+    rounds = Load(lambda: spark, chosen, is_bounded=False)
     measured = []
     for number in range(WARM_UP_ROUNDS + args.rounds):
         send(producer, topics, args.records)

@@ -16,7 +16,7 @@ from barnabas.testing.running import import_path
 from bench.pipeline_peers import tables
 from bench.pipeline_peers.processes import Job
 from compat.kafka.broker import free_port
-from compat.kafka.releases import ROOT, KafkaError, maven, release
+from compat.kafka.releases import ROOT, KafkaError, fetched_jars, release
 
 HERE = Path(__file__).resolve().parent
 HEAP = "-Xmx2g"
@@ -66,10 +66,8 @@ class Arm:
 
 def compiled(pom: str, *sources: str) -> str:
     """Return the class path of a pom's jars and of our classes. Raises KafkaError."""
-    jars = ROOT / ".tools" / f"pipeline-peers-{pom}"
-    if not (jars / "done").exists():
-        maven(HERE / f"{pom}.xml", jars, "-DincludeScope=runtime")
-        (jars / "done").touch()
+    place = ROOT / ".tools" / f"pipeline-peers-{pom}"
+    jars = fetched_jars(HERE / f"{pom}.xml", place, "-DincludeScope=runtime")
     classes = jars / "classes"
     command = ["javac", "-cp", f"{jars}/*", "-d", str(classes), *(str(HERE / source) for source in sources)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.testing.running import import_path
 from compat.kafka import free_port, release
 from compat.kafka.process import LIGHT_JVM
-from compat.kafka.releases import ROOT, maven
+from compat.kafka.releases import ROOT, fetched_jars
 from compat.matrix.brokers import Barnabas
 
 HERE = Path(__file__).resolve().parent
@@ -60,10 +60,8 @@ class ConnectWorker:
         path = directory / "worker.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         of = release("4.x")
-        jars = ROOT / ".tools" / f"connect-{of.version}"
-        if not (jars / "done").exists():
-            maven(HERE / "connect.xml", jars, f"-Dkafka.version={of.version}")
-            (jars / "done").touch()
+        place = ROOT / ".tools" / f"connect-{of.version}"
+        jars = fetched_jars(HERE / "connect.xml", place, f"-Dkafka.version={of.version}")
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
         command = ["java", *LIGHT_JVM, *of.logging_options(), "-cp", f"{jars}/*", main, str(path)]
         with self.log.open("ab") as log:

@@ -16,7 +16,7 @@ from typing import Any
 
 from compat.kafka.broker import free_port
 from compat.kafka.process import LIGHT_JVM
-from compat.kafka.releases import ROOT, KafkaError, maven, release
+from compat.kafka.releases import ROOT, KafkaError, fetched_jars, release
 
 HERE = Path(__file__).resolve().parent
 START_SECONDS_MAX = 60
@@ -141,10 +141,8 @@ class Connect:
     def start(self) -> None:
         """Start the worker; its jars are fetched once."""
         of = release("4.x")
-        jars = ROOT / ".tools" / f"debezium-{of.version}"
-        if not (jars / "done").exists():
-            maven(HERE / "connect.xml", jars, f"-Dkafka.version={of.version}")
-            (jars / "done").touch()
+        place = ROOT / ".tools" / f"debezium-{of.version}"
+        jars = fetched_jars(HERE / "connect.xml", place, f"-Dkafka.version={of.version}")
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         command = ["java", *LIGHT_JVM, *of.logging_options(), "-cp", f"{jars}/*", main, str(self._worker)]
         with self.log.open("ab") as log:

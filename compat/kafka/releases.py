@@ -74,24 +74,28 @@ def release(name: str) -> Release:
 
 def fetch(release: Release) -> Path:
     """The directory with the release's jars, fetched with Maven when it is not there yet. Raises KafkaError."""
-    done = release.jars / "done"
-    if done.exists():
-        return release.jars
     require("java", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
-    require("mvn", "Maven (Debian: apt-get install maven)")
-    with locked(release.jars.with_name(f"{release.jars.name}.lock")):
-        if not done.exists():  # while this waited, another one may have fetched it
-            shutil.rmtree(release.jars, ignore_errors=True)
-            release.jars.mkdir(parents=True)
-            maven(release.pom, release.jars, f"-Dkafka.version={release.version}")
-            done.touch()
-    return release.jars
+    return fetched_jars(release.pom, release.jars, f"-Dkafka.version={release.version}")
 
 
 def require(program: str, how: str) -> None:
     """Raise KafkaError when a program is not there, saying how to get it."""
     if not shutil.which(program):
         raise KafkaError(f"{program} is missing; install {how}")
+
+
+def fetched_jars(pom: Path, jars: Path, *options: str) -> Path:
+    """Return the directory with what a pom depends on, which Maven fills once. Raises KafkaError."""
+    done = jars / "done"
+    if not done.exists():
+        require("mvn", "Maven (Debian: apt-get install maven)")
+        with locked(jars.with_name(f"{jars.name}.lock")):
+            if not done.exists():  # while this waited, another process may have fetched it
+                shutil.rmtree(jars, ignore_errors=True)
+                jars.mkdir(parents=True)
+                maven(pom, jars, *options)
+                done.touch()
+    return jars
 
 
 def maven(pom: Path, jars: Path, *options: str) -> None:

@@ -1,9 +1,13 @@
-"""Java programs of ours: compiled against the jars of a pom, once."""
+"""Java programs: ours compiled against the jars of a pom, once, and servers that run for the length of a block."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from compat.kafka.releases import ROOT, KafkaError, maven, require
@@ -30,3 +34,20 @@ def built(source: Path, name: str, *options: str) -> str:
             raise KafkaError(f"{source.name} cannot be compiled:\n{done.stdout}{done.stderr}")
         stamp.write_text(text)
     return f"{classes}:{jars}/*"
+
+
+@contextmanager
+def running(command: list[str], log: Path, pattern: str, seconds_max: float = 300) -> Iterator[str]:
+    """Run a server, in the directory of its log; yields the group of `pattern` in its output, once that is there."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, cwd=log.parent)
+    try:
+        deadline = time.monotonic() + seconds_max
+        while not (ready := re.search(pattern, log.read_text(errors="replace"), re.MULTILINE)):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield ready[1]
+    finally:
+        process.kill()
+        process.wait()

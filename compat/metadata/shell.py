@@ -15,7 +15,7 @@ from barnabas.log.format.properties import encode_uuid
 from barnabas.security.acls import PatternType, Permission
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.security.scram import BY_TYPE
-from compat.kafka.releases import ROOT, maven
+from compat.kafka.releases import ROOT, fetched_jars
 
 Tree = dict[str, str]
 """Paths and texts of the leaves."""
@@ -40,11 +40,8 @@ def can_read(version: str, image: QuorumImage) -> bool:
 
 def shell_tree(version: str, snapshot: Path) -> Tree:
     """Leaves of the tree that the shell of a release prints for a snapshot."""
-    jars = ROOT / ".tools" / "metadata-shell" / version
-    if not (jars / "done").exists():
-        jars.mkdir(parents=True, exist_ok=True)
-        maven(HERE / "shell.xml", jars, f"-Dkafka.version={version}")
-        (jars / "done").touch()
+    place = ROOT / ".tools" / "metadata-shell" / version
+    jars = fetched_jars(HERE / "shell.xml", place, f"-Dkafka.version={version}")
     command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", SHELL]
     tree: Tree = {}
     for _ in range(ATTEMPTS):

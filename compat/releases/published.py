@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from barnabas.config import releases
-from compat.kafka.releases import ROOT, KafkaError, maven, require
+from compat.kafka.releases import ROOT, KafkaError, fetched_jars, require
 
 HERE = Path(__file__).resolve().parent / "keys"
 PLACE = ROOT / ".tools" / "keys"
@@ -35,14 +34,7 @@ def published(version: str) -> dict[int, tuple[int, int]]:
 
 def fetched(version: str) -> Path:
     """Return the directory with a release's kafka-clients and what it needs. Raises KafkaError."""
-    require("mvn", "Maven (Debian: apt-get install maven)")
-    place = PLACE / version
-    if not (place / "done").exists():
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        maven(HERE / "pom.xml", place, f"-Dkafka.version={version}")
-        (place / "done").touch()
-    return place
+    return fetched_jars(HERE / "pom.xml", PLACE / version, f"-Dkafka.version={version}")
 
 
 def _compiled() -> Path:

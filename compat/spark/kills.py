@@ -145,6 +145,7 @@ class Run:
             self._load = None
         if self._load is None:
             command = ["load", *self._from, "--trigger", "500 milliseconds", "--split-bytes", "20000"]
+            command += ["--worker-offsets-max", "0"]
             command += ["--keep-snapshots", "20"]
             self._load = self.cluster.submit(command, self.directory / "load.log", conf=SPECULATION)
 

@@ -6,7 +6,6 @@ Nothing here is collected by a plain `pytest`: see `make test-pipeline`.
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -23,6 +22,8 @@ from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.simulate import produce
 from barnabas_pipeline.simulate.model import KINDS, Event, Simulation, Site
 from compat.kafka.broker import free_port
+from compat.kafka.releases import KafkaError, fetched_jars
+from compat.kit.java import running
 from tests.pipeline.stores import BUCKET, FailingS3, Where
 from tests.pipeline.tables import SCHEMA, local_place
 from tests.pipeline.topics import Topic, login
@@ -31,7 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
 STOP_SECONDS_MAX = 20
 HDFS_START_SECONDS_MAX = 180
-REST_START_SECONDS_MAX = 60
 SITE = Site(seed=7, events=20_000)
 BAD_FRACTION = 0.01
 
@@ -132,36 +132,19 @@ def connector_jars() -> list[str]:
     """Spark's Kafka connector, fetched once by Maven into .tools; without it the tests fail, they are not skipped."""
     import pyspark
 
-    cache = ROOT / ".tools" / f"spark-connector-{pyspark.__version__}"
-    if not (cache / ".whole").exists():
-        # Some mirrors lack the token provider (Kerberos and the like, not used here) in this version.
-        for version in (pyspark.__version__, TOKEN_PROVIDER_FALLBACK):
-            command = ["mvn", "-q", "-B", "-C", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-            command += [f"-DoutputDirectory={cache}", f"-Dspark.version={pyspark.__version__}"]
-            command += [f"-Dtoken.provider.version={version}"]
-            done = subprocess.run(
-                command, cwd=Path(__file__).parent / "connector", capture_output=True, text=True, timeout=300
-            )
-            if done.returncode == 0:
-                (cache / ".whole").touch()
-                break
-        else:
-            pytest.fail(f"cannot get Spark's Kafka connector from Maven Central:\n{done.stdout[-2000:]}")
+    name, options = f"spark-connector-{pyspark.__version__}", ["-DincludeScope=runtime"]
+    options += [f"-Dspark.version={pyspark.__version__}"]
+    try:
+        cache = fetched(name, "connector", *options, f"-Dtoken.provider.version={pyspark.__version__}")
+    except KafkaError:  # some mirrors lack the token provider, which nothing here uses, in this version
+        cache = fetched(name, "connector", *options, f"-Dtoken.provider.version={TOKEN_PROVIDER_FALLBACK}")
     return sorted(str(path) for path in cache.glob("*.jar"))
 
 
-def fetched(name: str, project: str) -> Path:
+def fetched(name: str, project: str, *options: str) -> Path:
     """Return the directory in .tools with the jars of a project of Maven's, fetched once; without them a test fails."""
-    cache = ROOT / ".tools" / name
-    if not (cache / ".whole").exists():
-        command = ["mvn", "-q", "-B", "-C", "dependency:copy-dependencies", f"-DoutputDirectory={cache}"]
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent / project, capture_output=True, text=True, timeout=300
-        )
-        if done.returncode:
-            pytest.fail(f"cannot get {name} from Maven Central:\n{done.stdout[-2000:]}")
-        (cache / ".whole").touch()
-    return cache
+    pom = Path(__file__).parent / project / "pom.xml"
+    return fetched_jars(pom, ROOT / ".tools" / name, "-C", *options)
 
 
 def spark_jars() -> str:
@@ -211,23 +194,22 @@ class ServedCatalog:
 def rest_catalog(tmp_path: Path) -> Iterator[ServedCatalog]:
     """Apache Iceberg's own REST catalog, empty."""
     database, program = tmp_path / "rest.db", Path(__file__).parent / "rest_catalog" / "Serve.java"
-    command = [
-        "java",
-        "-Xmx200m",
-        "-cp",
-        f"{fetched('iceberg-rest-1.10.1', 'rest_catalog')}/*:{spark_jars()}",
-    ]
-    told = tmp_path / "rest.log"
-    with told.open("wb") as log:  # which also has a line of log for each request
-        process = subprocess.Popen([*command, str(program), str(database)], stdout=log, stderr=log)
-    deadline = time.monotonic() + REST_START_SECONDS_MAX
-    while not (ports := re.findall(r"^port (\d+)$", told.read_text(), re.MULTILINE)):
-        assert process.poll() is None, told.read_text()
-        assert time.monotonic() < deadline, told.read_text()
-        time.sleep(0.1)
-    yield ServedCatalog({"type": "rest", "uri": f"http://127.0.0.1:{ports[0]}"}, database)
-    process.kill()
-    process.wait()
+    jars = f"{fetched('iceberg-rest-1.10.1', 'rest_catalog')}/*:{spark_jars()}"
+    command = ["java", "-Xmx200m", "-cp", jars]
+    log = tmp_path / "rest.log"  # which also has a line for each request
+    with running([*command, str(program), str(database)], log, r"^port (\d+)$") as port:
+        yield ServedCatalog({"type": "rest", "uri": f"http://127.0.0.1:{port}"}, database)
+
+
+@pytest.fixture
+def hive_catalog(tmp_path: Path) -> Iterator[str]:
+    """The address of a Hive metastore, empty."""
+    jars, program = fetched("hive-3.1.3", "hive"), Path(__file__).parent / "hive" / "Serve.java"
+    command = ["java", "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", str(program)]
+    with running(
+        [*command, str(free_port()), tmp_path.as_uri()], tmp_path / "hive.log", r"^port (\d+)$"
+    ) as port:
+        yield f"thrift://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ class Tasks:
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
     jobs: list[list[LoadTask]] = field(default_factory=list)
 
-    def __call__(self, _spark: Any, tasks: list[LoadTask]) -> list[Any]:
+    def __call__(self, _spark: Any, tasks: list[LoadTask], _worker_offsets_max: int) -> list[Any]:
         self.jobs.append(tasks)
         results: list[Any] = []
         for task in tasks:

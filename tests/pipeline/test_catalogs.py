@@ -45,6 +45,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """The place of a table in an empty catalog, by its kind."""
     if request.param == "rest":
         properties, lake = request.getfixturevalue("rest_catalog").properties, f"{tmp_path}/lake"
+    elif request.param == "hive":
+        properties, lake = (
+            {"type": "hive", "uri": request.getfixturevalue("hive_catalog")},
+            f"{tmp_path}/lake",
+        )
     elif request.param == "nessie":
         properties, lake = request.getfixturevalue("nessie_catalog"), f"s3://{BUCKET}/{tmp_path.name}"
     else:
@@ -62,14 +67,24 @@ def rows_of(place: Place, name: str = "") -> Any:
     return load_catalog("other", **dict(place.properties)).load_table(f"{place.name}{name}").scan().to_arrow()
 
 
-@pytest.mark.parametrize("place", ["rest", "glue"], indirect=True)
+def check_conflict(stale: Table) -> None:
+    """Check that a commit to the snapshot that a table was read at is refused after another commit."""
+    transaction = changing(stale.existing, {VERSION: "2", PATH: "x", SHA256: "y"}, [], [])
+    with pytest.raises(CommitFailedException):
+        transaction.commit_transaction()
+
+
+@pytest.mark.parametrize("place", ["rest", "glue", "hive"], indirect=True)
 def test_table_lives_in_a_catalog(place: Place, tmp_path: Path) -> None:
     topic = Topic(tmp_path / "data")
     options = LoadOptions(topic.options, place, SCHEMA, tag="first")
     topic.append(*(b"no JSON" if n == BAD else login(0, f"m{n}") for n in range(4)))
     load(Here(), options)
+    stale = Table(place)
+    stale.state()
     topic.append(login(0, "m4", device="d"))
     load(Here(), replace(options, schema=GROWN, tag=""))
+    check_conflict(stale)
     assert rows_of(place)["device"].to_pylist().count("d") == 1
     assert rows_of(place, "__dead")["reason"].to_pylist() == ["json"]
     assert compact(Here(), place).files_after == 1  # type: ignore[arg-type]
@@ -114,9 +129,7 @@ def test_table_lives_in_nessie_without_branches_and_tags(place: Place, tmp_path:
     load(Here(), replace(options, schema=GROWN))
     assert rows_of(place)["device"].to_pylist().count("d") == 1
     assert rows_of(place, "__dead")["reason"].to_pylist() == ["json"]
-    transaction = changing(stale.existing, {VERSION: "2", PATH: "x", SHA256: "y"}, [], [])
-    with pytest.raises(CommitFailedException):  # by the snapshot that it was read at, as everywhere
-        transaction.commit_transaction()
+    check_conflict(stale)
     assert compact(Here(), place).files_after == 1  # type: ignore[arg-type]
     staged = replace(options, root=branched(place, "staged"), schema=GROWN)
     topic.append(login(0, "m5"))

@@ -35,9 +35,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         yield cluster
 
 
-def load_arguments(bootstrap: str, topic: str, lake: Path) -> list[str]:
+def load_arguments(bootstrap: str, topic: str, lake: Path | str) -> list[str]:
     arguments = ["load", "--topic", topic, "--json", "--bootstrap", bootstrap, "--lake", str(lake)]
-    return [*arguments, "--split-bytes", "50000"]
+    return [*arguments, "--split-bytes", "50000", "--worker-offsets-max", "0"]
 
 
 def stopping(point: str, once: Path) -> dict[str, str]:
@@ -87,12 +87,8 @@ def test_a_task_that_was_run_twice_is_there_once(
     log, once = tmp_path / "log", tmp_path / "once"
     once.mkdir()
     before = cluster.task_attempts()
-    job = cluster.submit(
-        load_arguments(stream.bootstrap, "votes", tmp_path / "lake"),
-        log,
-        conf={**SPECULATION, **stopping(point, once)},
-    )
-    summary = finish(job, log)
+    arguments = load_arguments(stream.bootstrap, "votes", tmp_path / "lake")
+    summary = finish(cluster.submit(arguments, log, conf={**SPECULATION, **stopping(point, once)}), log)
     assert (once / point).exists(), "a task has stopped"
     attempts = cluster.task_attempts() - before
     assert attempts["speculative"] >= attempts["speculative, first to end"] >= 1, attempts
@@ -114,17 +110,7 @@ def test_results_in_a_store_equal_those_in_a_directory(
     lake = ["--lake", f"{root}/lake"]
     for name, value in properties.items():
         lake += ["--catalog-property", f"{name}={value}"]
-    load = [
-        "load",
-        "--topic",
-        "profiles",
-        "--json",
-        "--bootstrap",
-        stream.bootstrap,
-        "--split-bytes",
-        "50000",
-    ]
-    finish(cluster.submit([*load, *lake], log), log)
+    finish(cluster.submit([*load_arguments(stream.bootstrap, "profiles", f"{root}/lake"), *lake], log), log)
     summary = finish(cluster.submit(["visitors", "--json", *lake, "--out", f"{root}/results"], log), log)
     shown = Where(f"{root}/results/visitors/results", StoreIO(properties))
     assert shown.names() == ["visitors.csv", "visitors.parquet"]

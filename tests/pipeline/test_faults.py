@@ -160,17 +160,8 @@ def test_a_compaction_that_dies_anywhere_loses_nothing(spark: Any, stream: Strea
     loading = options(stream, tmp_path, "logins", offsets_per_commit_max=300)
     load(spark, loading)
     before = rows_of(spark, loading)
+    arguments = ["compact", "--topic", "logins", "--lake", str(tmp_path), "--master", "local[2, 4]", "--json"]
     for name in ("compact.before_commit", "commit.before_swap", "compact.after_commit"):
-        arguments = [
-            "compact",
-            "--topic",
-            "logins",
-            "--lake",
-            str(tmp_path),
-            "--master",
-            "local[2, 4]",
-            "--json",
-        ]
         done = run_cli(*arguments, fault=name)
         assert done.returncode == -signal.SIGKILL, f"{name}:\n{done.stderr[-2000:]}"
         assert rows_of(spark, loading) == before, name

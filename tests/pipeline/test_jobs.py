@@ -93,7 +93,7 @@ def test_batch_stream_and_replay_give_the_same_bytes(
                     Derived(job, lake=str(streamed), root=str(tmp_path / "stream")).update(spark)
                     updates[job.name] += 1
 
-        Load(spark, loading, offsets_max=4000).run(AVAILABLE, after)
+        Load(lambda: spark, loading, offsets_max=4000).run(AVAILABLE, after)
     assert updates["rank"] > 4
     for job in jobs(stream):
         directory = tmp_path / "stream" / job.name / "results"

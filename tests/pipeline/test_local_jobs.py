@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.log.model import Bounds, TopicIdentity
 from barnabas_pipeline.log.planning import Selection
+from barnabas_pipeline.worker import Worker
 from tests.pipeline.mirroring import wait_until
 from tests.pipeline.tables import BEGAN_MS, GROWN, scan, stock
 from tests.pipeline.topics import WRITTEN_MS, Here, Topic, login
@@ -57,13 +59,23 @@ def test_a_load_takes_each_offset_once(topic: Topic, options: LoadOptions) -> No
     assert (summary.commits, summary.files, summary.reasons) == (1, 4, {"json": 1, "missing_field": 1})
     assert summary.bytes_read == sum(topic.file(number).stat().st_size for number in (0, 1))
     assert told == [(9, 9)]
-    assert spark.slices == [2]
+    assert spark.slices == []
     assert scan(options.root) == [0, 0, 2, 5]  # type: ignore[arg-type]
     assert counts(load(spark, options)) == [0] * 5, "there is nothing new"
     topic.append(login(2), partition=1)
-    summary = load(spark, options)
-    assert (summary.commits, summary.loaded) == (1, 1)
+    summary = Load(lambda: spark, options, worker_offsets_max=0).run()
+    assert (summary.commits, summary.loaded, spark.slices) == (1, 1, [1])
     assert Table(options.root).state().ends == {0: 3, 1: 7}
+
+
+def test_worker_returns_results_and_survives_what_kills_it() -> None:
+    worker = Worker()
+    assert worker.run(sorted, [2, 1]) == [1, 2]
+    assert worker.run(os._exit, 3) is None  # type: ignore[arg-type, func-returns-value]
+    with pytest.raises(TypeError, match="not supported"):
+        worker.run(sorted, [1, "a"])
+    assert worker.run(sorted, [2, 1]) == [1, 2]
+    worker.close()
 
 
 def test_load_in_portions_commits_each_and_reports_progress(options: LoadOptions) -> None:
@@ -147,14 +159,14 @@ def test_a_load_takes_what_is_there_in_rounds_and_ends(topic: Topic, options: Lo
         topic.append(login(9))  # after the beginning: of another run
         done.append(1)
 
-    loading = Load(Here(), options, offsets_max=4)
+    loading = Load(Here, options, offsets_max=4)
     assert loading.run("available", later) is loading.summary
     assert (loading.summary.commits, len(done)) == (3, 3)
     assert counts(loading.summary) == [4, 2, 1, 2, 0]
 
 
 def test_load_in_rounds_continues_until_it_is_stopped(topic: Topic, options: LoadOptions) -> None:
-    loading = Load(Here(), options)
+    loading = Load(Here, options)
     with ThreadPoolExecutor() as pool:
         running = pool.submit(loading.run, "1 millisecond")
         wait_until(lambda: loading.summary.commits == 1, "nothing is loaded")
@@ -169,7 +181,7 @@ def test_data_loss_ends_a_load_in_rounds(topic: Topic, options: LoadOptions) -> 
     topic.append(login(3), login(3))
     topic.trim(0, 4)
     with pytest.raises(DataLossError):
-        Load(Here(), options).run("1 millisecond")
+        Load(Here, options).run("1 millisecond")
 
 
 # --- audit ----------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_topics_join_leave_and_fail_during_a_load(
 
     choice = Choice(("named",), (r"many\..*",), (r".*\.hidden",))
     topics = Topics(LogOptions("", bootstrap=stream.bootstrap), choice, lake.place, options_of)
-    load = Load(spark, topics, watchers=[told])
+    load = Load(lambda: spark, topics, worker_offsets_max=0, watchers=[told])
     with ExitStack() as stack:
         metrics.serve("127.0.0.1:0", stack, metrics.LoadCollector(load))
         url = capsys.readouterr().err.split()[1]
@@ -159,15 +159,8 @@ def test_killed_round_of_several_topics_is_exact_after_the_next(
     )
     lake = tmp_path / "lake"
     arguments = ["load", "--topics", str(settings), "--bootstrap", cluster.bootstrap, "--lake", str(lake)]
-    arguments += [
-        "--master",
-        "local[2, 4]",
-        "--conf",
-        "spark.driver.memory=512m",
-        "--json",
-        "--progress",
-        "json",
-    ]
+    arguments += ["--master", "local[2, 4]", "--conf", "spark.driver.memory=512m"]
+    arguments += ["--json", "--progress", "json"]
     place = {name: Lake(str(lake)).place(name, "other.zero" if name == "t0" else "") for name in names}
     for point in ("commit.after_swap", "load.after_tasks"):
         done = run_cli(*arguments, fault=point)

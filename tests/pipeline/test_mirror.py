@@ -152,7 +152,7 @@ def test_new_topics_and_partitions_join_and_settings_follow(spark: Any, pair: tu
     admin = AdminClient({"bootstrap.servers": source.bootstrap})
     create(source.bootstrap, "a", 2, segment_bytes="1048576")
     send(source.bootstrap, "a", range(100), 2)
-    one = Mirror(spark, mirror_options(source, target, "[a-m]", syncs_configs=True))
+    one = Mirror(lambda: spark, mirror_options(source, target, "[a-m]", syncs_configs=True))
     try:
         assert one_round(one).created_topics == 1
         admin.create_partitions([NewPartitions("a", 4)])["a"].result(20)
@@ -239,7 +239,7 @@ def test_a_round_is_bounded_and_the_next_goes_on(spark: Any, pair: tuple[Broker,
     source, target = pair
     create(source.bootstrap, "a", 3)
     send(source.bootstrap, "a", range(900), 3)
-    one = Mirror(spark, mirror_options(source, target, "a", offsets_per_round_max=200))
+    one = Mirror(lambda: spark, mirror_options(source, target, "a", offsets_per_round_max=200))
     try:
         summary = one.run("available")
     finally:
@@ -303,8 +303,8 @@ def test_an_active_pair_sends_nothing_back(spark: Any, pair: tuple[Broker, Broke
     create(b.bootstrap, "t")
     send(a.bootstrap, "t", range(10))
     send(b.bootstrap, "t", range(100, 120))
-    there = Mirror(spark, mirror_options(a, b, "t", shares_topics=True))
-    back = Mirror(spark, mirror_options(b, a, "t", shares_topics=True))
+    there = Mirror(lambda: spark, mirror_options(a, b, "t", shares_topics=True))
+    back = Mirror(lambda: spark, mirror_options(b, a, "t", shares_topics=True))
     try:
         assert one_round(there).mirrored == 10
         first = one_round(back)
@@ -390,11 +390,8 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
     send(source.bootstrap, "t", range(100))
     for group, offset in (("live", 50), ("further", 50), ("ahead", 90), ("other", 10), ("new", 60)):
         commit(source.bootstrap, group, "t", offset)
-    one = Mirror(
-        spark,
-        mirror_options(source, target, "t", groups="live|further|ahead|new", offsets_per_round_max=80),
-        is_bounded=False,
-    )
+    options = mirror_options(source, target, "t", groups="live|further|ahead|new", offsets_per_round_max=80)
+    one = Mirror(lambda: spark, options, is_bounded=False)
     member = Consumer(
         {"bootstrap.servers": target.bootstrap, "group.id": "live", "enable.auto.commit": False}
     )

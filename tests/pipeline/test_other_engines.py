@@ -145,16 +145,22 @@ def add_column(cell: Cell) -> None:
         schema.add_column("remark", StringType())
 
 
-def upgrade(cell: Cell) -> None:
+def upgrade(cell: Cell, *fields: dict[str, Any]) -> None:
     """Format version 3, which pyiceberg does not write: by hand, as another engine's commit would leave it."""
     location = cell.iceberg.metadata_location
     document = {**json.loads(store.read(cell.io, location)), "format-version": 3, "next-row-id": 0}
+    document["schemas"][-1]["fields"] += fields
     upgraded = f"{location.rpartition('/')[0]}/00099-{uuid.uuid4()}.metadata.json"
     store.write(cell.io, upgraded, json.dumps(document).encode())
     with sqlite3.connect(cell.database) as connection:
         name = cell.place.name.rpartition(".")[2]
         change = "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?"
         connection.execute(change, (upgraded, name))
+
+
+def upgrade_and_add_a_variant(cell: Cell) -> None:
+    """A type of column that pyiceberg does not know."""
+    upgrade(cell, {"id": 99, "name": "remark", "type": "variant", "required": False})
 
 
 def remove_orphans(cell: Cell) -> None:
@@ -218,6 +224,7 @@ OUTCOMES: dict[Callable[[Cell], None], str] = {
     drop_column:                                       "4 4 4 4 4 4 0 4 4",
     add_column:                                        "0 0 4 0 0 4 0 0 0",
     upgrade:                                           "4 0 4 4 4 4 0 0 0",
+    upgrade_and_add_a_variant:                         "4 4 4 4 4 4 4 4 4",
     remove_orphans:                                    "0 0 0 0 0 0 0 0 0",
     lose_metadata:                                     "3 3 3 3 3 3 3 3 3",
 }  # fmt: skip

@@ -95,7 +95,7 @@ def test_a_stream_fails_on_a_topic_that_was_made_anew(spark: Any, stream: Stream
 
 
 def follow(spark: Any, loading: LoadOptions, offsets_max: int = 0) -> LoadSummary:
-    return Load(spark, loading, offsets_max=offsets_max).run()
+    return Load(lambda: spark, loading, offsets_max=offsets_max, worker_offsets_max=0).run()
 
 
 def test_a_lake_from_a_backup_is_loaded_from_where_it_ends(

@@ -183,6 +183,7 @@ class LoadArguments(ClusterArguments, LakeArguments, RangeArguments, SparkArgume
     trigger: str
     tag: str | None
     offsets_per_trigger_max: int
+    worker_offsets_max: int
     metrics: str | None
     page: str | None
 
@@ -258,6 +259,7 @@ class MirrorArguments(SparkArguments):
     source_client: list[str]
     trigger: str
     offsets_per_round_max: int | None
+    worker_offsets_max: int
     on_data_loss: str
     to_bootstrap: str
     to_client: list[str]

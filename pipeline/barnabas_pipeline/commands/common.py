@@ -6,14 +6,17 @@ The rule: errors in options are reported before Spark is started.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from barnabas.log.format.names import why_no_topic
+from barnabas_pipeline import worker
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, LogOptions
 from barnabas_pipeline.log.planning import Selection
@@ -87,6 +90,17 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting; may be repeated"
     )
     group.add_argument("--json", action="store_true", help="print the summary as one line of JSON")
+
+
+def add_worker(parser: argparse.ArgumentParser) -> None:
+    """The option for rounds without a Spark job."""
+    parser.add_argument(
+        "--worker-offsets-max",
+        type=int,
+        default=worker.OFFSETS_MAX,
+        metavar="N",
+        help=f"largest round that one process beside the driver reads, without a Spark job; default: {worker.OFFSETS_MAX}",
+    )
 
 
 def add_range(parser: argparse.ArgumentParser) -> None:
@@ -223,6 +237,14 @@ def spark_session(args: SparkArguments, name: str) -> SparkSession:
     from barnabas_pipeline.spark import session
 
     return session.create(f"barnabas-pipeline {name}", master=args.master, conf=pairs(args.conf))
+
+
+def spark_when_needed(args: SparkArguments, name: str) -> Callable[[], SparkSession]:
+    """Return a function that creates the session once; it exists already under spark-submit, which waits for it."""
+    create = cache(lambda: spark_session(args, name))
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        create()
+    return create
 
 
 def now_ms(args: object) -> int:

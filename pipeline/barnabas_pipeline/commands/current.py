@@ -9,15 +9,12 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from barnabas_pipeline import requirements
 from barnabas_pipeline.commands import common
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.progress import summarize
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from barnabas_pipeline.commands.arguments import CurrentArguments
     from barnabas_pipeline.lake.changes import Shape
 
@@ -108,14 +105,7 @@ def run_current(args: CurrentArguments) -> int:
     from barnabas_pipeline.jobs.rounds import interval_of
 
     is_in_rounds = interval_of(args.trigger) is not None
-    sessions: list[SparkSession] = []
-
-    def spark() -> SparkSession:
-        if not sessions:
-            requirements.check(needs_java=True)
-            sessions.append(common.spark_session(args, f"current {args.topic}"))
-        return sessions[0]
-
+    spark = common.spark_when_needed(args, f"current {args.topic}")
     events = common.lake(args).place(args.topic, args.table)
     options = CurrentOptions(events, spark, _shape(args), args.to, args.rebuild, args.keep_snapshots)
     options.waits = is_in_rounds

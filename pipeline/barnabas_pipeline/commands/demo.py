@@ -196,7 +196,7 @@ class Demo:
 
         args = self.parsed(loading.add_load, LoadArguments, "--topic", ",".join(KINDS), *self.words)
         portion = max(self.args.events // 8, 1)
-        load = Load(self.spark, loading.chosen_topics(args), offsets_max=portion)
+        load = Load(lambda: self.spark, loading.chosen_topics(args), offsets_max=portion)
         page = pages.Page(self.live, load, self.where)
         load.watchers.append(page)
         print(f"live: {self.live}", file=sys.stderr)

@@ -131,7 +131,7 @@ def _follow(
         return LoadOptions(replace(log, topic=topic), lake.place(topic), kind)
 
     choice = Choice(patterns=tuple(re.escape(f"{args.prefix}{kind}") for kind in kinds))
-    common.run_rounds(Load(spark, Topics(log, choice, lake.place, options)), trigger, update)
+    common.run_rounds(Load(lambda: spark, Topics(log, choice, lake.place, options)), trigger, update)
 
 
 # --- report ---------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="offsets of a round, shared by all topics",
     )
+    common.add_worker(parser)
     lake.add_commits(parser)
     parser.add_argument(
         "--tag", metavar="NAME", help="tag for the snapshot of the newest commit of this run, in each table"
@@ -107,8 +108,14 @@ def run_load(args: LoadArguments) -> int:
         metrics.parse_address(args.metrics)
     with ExitStack() as stack:
         watchers = reporting.watchers(args, stack, is_bounded=is_bounded)
-        spark = common.spark_session(args, f"load {', '.join(chosen.choice.names) or 'topics'}"[:200])
-        load = Load(spark, chosen, offsets_max=args.offsets_per_trigger_max, watchers=watchers)
+        spark = common.spark_when_needed(args, f"load {', '.join(chosen.choice.names) or 'topics'}"[:200])
+        load = Load(
+            spark,
+            chosen,
+            offsets_max=args.offsets_per_trigger_max,
+            worker_offsets_max=args.worker_offsets_max,
+            watchers=watchers,
+        )
         metrics.serve_load(args, stack, load)
         if args.page:
             from barnabas_pipeline.commands import pages

@@ -75,6 +75,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
         help="mirror existing records once, or new ones at this interval until interrupted",
     )
     group.add_argument("--offsets-per-round-max", type=int, metavar="N")
+    common.add_worker(parser)
     group.add_argument(
         "--on-data-loss",
         choices=("fail", "record"),
@@ -191,9 +192,10 @@ def run_mirror(args: MirrorArguments) -> int:
 
     options = mirror_options(args)
     is_in_rounds = interval_of(args.trigger) is not None
-    spark = common.spark_session(args, "mirror")
+    spark = common.spark_when_needed(args, "mirror")
     with ExitStack() as stack:
-        mirror = Mirror(spark, options, [_Reporter(as_json=args.json)] if is_in_rounds else ())
+        reporters = [_Reporter(as_json=args.json)] if is_in_rounds else ()
+        mirror = Mirror(spark, options, reporters, worker_offsets_max=args.worker_offsets_max)
         stack.callback(mirror.close)
         if args.metrics:
             metrics.serve(args.metrics, stack, metrics.MirrorCollector(mirror))

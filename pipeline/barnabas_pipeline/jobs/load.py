@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from barnabas_pipeline import faults, formats
+from barnabas_pipeline import faults, formats, worker
 from barnabas_pipeline.errors import (
     DataLossError,
     IncompleteError,
@@ -227,13 +227,20 @@ def _job(options: LoadOptions) -> Document:
     return {"name": "load", "id": options.job_id, "decoder": options.decoder.limits()}
 
 
-def run_tasks(spark: SparkSession, tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
-    """Run the tasks in one Spark job, small ones together; returns the result or the error of each, in order.
+def run_tasks(
+    spark: Callable[[], SparkSession], tasks: list[LoadTask], worker_offsets_max: int = worker.OFFSETS_MAX
+) -> list[TaskResult | PipelineError]:
+    """Run the tasks in one Spark job, small ones together; up to `worker_offsets_max` offsets in a worker beside it.
 
-    Raises errors of the job as a whole, such as workers that die repeatedly.
+    Returns the result or the error of each, in order. Raises errors of the job as a whole, such as workers that die
+    repeatedly.
     """
-    context = spark.sparkContext
-    large = sum(len(task.offset_range) for task in tasks) // OFFSETS_PER_SPARK_TASK
+    offsets = sum(len(task.offset_range) for task in tasks)
+    results = worker.SHARED.run(run_all, tasks) if offsets <= worker_offsets_max else None
+    if results is not None:
+        return results
+    context = spark().sparkContext
+    large = offsets // OFFSETS_PER_SPARK_TASK
     parts = bins(
         [*enumerate(tasks)], max(large, context.defaultParallelism), lambda item: len(item[1].offset_range)
     )

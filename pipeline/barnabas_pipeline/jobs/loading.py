@@ -1,4 +1,4 @@
-"""A load of many topics in rounds: one plan and one Spark job for all topics, one commit for each topic.
+"""A load of many topics in rounds: one plan and one worker or Spark job for all topics, one commit for each topic.
 
 The rule: a round takes a fair portion of each topic with new records, and a failed topic stops no other. A topic without
 new records costs neither a task nor a commit.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client import ClientError
+from barnabas_pipeline import worker
 from barnabas_pipeline.errors import (
     DefectError,
     IncompleteError,
@@ -59,7 +60,9 @@ class Parts(NamedTuple):
     """Parts of rounds."""
 
     open_source: Callable[..., Source] = open_source
-    run_tasks: Callable[[SparkSession, list[LoadTask]], list[TaskResult | PipelineError]] = run_tasks
+    run_tasks: Callable[
+        [Callable[[], SparkSession], list[LoadTask], int], list[TaskResult | PipelineError]
+    ] = run_tasks
     split: Callable[..., list[OffsetRange]] = split
     retry_seconds: float = RETRY_SECONDS
     tables_open_max: int = TABLES_OPEN_MAX
@@ -157,14 +160,18 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         topics: Topics | LoadOptions,
         *,
         is_bounded: bool = True,
         offsets_max: int = 0,
+        worker_offsets_max: int = worker.OFFSETS_MAX,
         watchers: Sequence[Watcher] = (),
     ) -> None:
-        """`is_bounded`: load what there is at the first round. `offsets_max` of a round, 0: as usual."""
+        """`is_bounded`: load what there is at the first round. `offsets_max` of a round, 0: as usual.
+
+        `spark` returns the session, which rounds of at most `worker_offsets_max` offsets do without.
+        """
         super().__init__(watchers, is_bounded=is_bounded)
         if isinstance(topics, LoadOptions):
             topics = only(topics)
@@ -173,6 +180,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._spark = spark
         self._topics = topics
         self._offsets_max = offsets_max
+        self._worker_offsets_max = worker_offsets_max
         self._tables = TableNames()
         self._active: OrderedDict[str, Stream] = OrderedDict()
         log = topics.log
@@ -339,7 +347,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
 
     def apply(self, plan: list[tuple[Stream, Plan]], done: LoadRound) -> None:
-        """Read the planned ranges in one Spark job, and commit topic by topic."""
+        """Read the planned ranges, and commit topic by topic."""
         tasks: list[tuple[Stream, Plan, list[LoadTask]]] = []
         with done.step("prepare"):
             for (stream, topic_plan), prepared in self._each(plan, lambda item: item[1].prepare()):
@@ -391,13 +399,12 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._tell("committed", commit)
 
     def _run(self, tasks: list[list[LoadTask]]) -> list[list[TaskResult] | PipelineError]:
-        """Run the tasks of all topics in one Spark job; if Spark cannot do that, one job for each topic."""
+        """Run the tasks of all topics together; if that cannot be done, in one Spark job for each topic."""
         if not tasks:
             return []
         try:
-            remaining = iter(
-                self._topics.parts.run_tasks(self._spark, [task for mine in tasks for task in mine])
-            )
+            every = [task for mine in tasks for task in mine]
+            remaining = iter(self._topics.parts.run_tasks(self._spark, every, self._worker_offsets_max))
         except Exception as error:
             if len(tasks) == 1:
                 return [self._failure(error)]
@@ -440,7 +447,7 @@ def load(
     spark: SparkSession, options: LoadOptions, progress: Progress = lambda _done, _all: None
 ) -> LoadSummary:
     """Load the present records of one topic. Raises DataLossError, UsageError, IncompleteError."""
-    return Load(spark, options, watchers=[_Portions(progress)]).run()
+    return Load(lambda: spark, options, watchers=[_Portions(progress)]).run()
 
 
 class _Portions(Watcher):

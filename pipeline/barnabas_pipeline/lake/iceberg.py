@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pyarrow as pa
+from pydantic import ValidationError as PydanticError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
@@ -25,6 +26,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     NotInstalledError,
     TableAlreadyExistsError,
+    ValidationError,
 )
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile as IcebergFile
@@ -439,7 +441,8 @@ def summary_of(snapshot: Snapshot) -> dict[str, str]:
 def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
     """Return the table of a place, None if there is none yet. Raises UsageError if the name is of another one.
 
-    Raises BrokenLakeError if its metadata is gone.
+    Raises UsageError for metadata that pyiceberg does not know, such as a column of a newer format version, and
+    BrokenLakeError if the metadata is gone.
     """
     try:
         table = catalog.load_table(place.name)
@@ -447,6 +450,12 @@ def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
         return None
     except FileNotFoundError as error:
         raise BrokenLakeError(f"metadata of table {place.name} is missing: {error}") from None
+    except (ValidationError, PydanticError) as error:
+        cause = next((each for each in (error, *error.args) if isinstance(each, PydanticError)), None)
+        text = str(error) if cause is None else str(cause.errors()[0]["msg"])
+        raise UsageError(
+            f"table {place.name} is of a kind that pyiceberg cannot read: {text}; load into a new table with --table"
+        ) from None
     if table.properties.get(LOCATION) not in (place.location, earlier(place.location)):
         where = table.properties.get(LOCATION, "nothing of ours")
         raise UsageError(

@@ -6,7 +6,7 @@ fences it; only then it reads the position. Records, and the position after them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -218,8 +218,3 @@ def is_from_target(part: Part, record: Record) -> bool:
         ):
             return True
     return False
-
-
-def copy_in_task(parts: Iterable[Part]) -> Iterator[PartResult]:
-    """Copy the parts of a Spark partition."""
-    return iter(copy_parts(parts))

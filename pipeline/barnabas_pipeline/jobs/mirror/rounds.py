@@ -1,4 +1,4 @@
-"""Rounds of a mirror: new records of all topics are copied by one Spark job, then the next round begins.
+"""Rounds of a mirror: new records of all topics are copied by a worker or one Spark job, then the next round begins.
 
 The rule: a round reads the positions on both sides, and needs no state of the last round. A failure concerns a cluster,
 a topic or a partition; the others continue.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client import ClientError
 from barnabas.wire.topic_partitions import TopicPartition
-from barnabas_pipeline import faults
+from barnabas_pipeline import faults, worker
 from barnabas_pipeline.errors import (
     EXIT_DATA_LOSS,
     EXIT_DONE,
@@ -27,7 +27,7 @@ from barnabas_pipeline.errors import (
 from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.jobs.choices import choose
 from barnabas_pipeline.jobs.load import collected
-from barnabas_pipeline.jobs.mirror.copying import copy_in_task
+from barnabas_pipeline.jobs.mirror.copying import copy_parts
 from barnabas_pipeline.jobs.mirror.groups import Groups, Mirrored
 from barnabas_pipeline.jobs.mirror.model import (
     GROUP_PREFIX,
@@ -93,13 +93,17 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         options: MirrorOptions,
         watchers: Sequence[Any] = (),
         *,
         is_bounded: bool = True,
+        worker_offsets_max: int = worker.OFFSETS_MAX,
     ) -> None:
-        """Raises UsageError for options that cannot work."""
+        """`spark` returns the session, which rounds of at most `worker_offsets_max` offsets do without.
+
+        Raises UsageError for options that cannot work.
+        """
         super().__init__(watchers, is_bounded=is_bounded)
         if options.target.log_dirs:
             raise UsageError("the target of a mirror is a cluster, not a directory")
@@ -110,6 +114,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
         self.failures: list[Failure] = []
         """Failures of the newest round."""
         self._spark = spark
+        self._worker_offsets_max = worker_offsets_max
         self._options = options
         self._target = Site(options.target)
         self._sources = [(source, open_source(source, options.choice.names)) for source in options.sources]
@@ -345,9 +350,13 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
     def _copy(self, parts: list[Part], done: MirrorRound) -> None:
         if not parts:
             return
-        context = self._spark.sparkContext
-        slices = min(len(parts), context.defaultParallelism)
-        for result in collected(context.parallelize(parts, slices).mapPartitions(copy_in_task)):
+        offsets = sum(part.bound.end - part.start for part in parts)
+        results = worker.SHARED.run(copy_parts, parts) if offsets <= self._worker_offsets_max else None
+        if results is None:
+            context = self._spark().sparkContext
+            slices = min(len(parts), context.defaultParallelism)
+            results = collected(context.parallelize(parts, slices).mapPartitions(copy_parts))
+        for result in results:
             done.summary.add_part(result)
             if result.position is not None:
                 done.positions[result.place] = result.position
@@ -372,7 +381,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
 
 def mirror(spark: SparkSession, options: MirrorOptions) -> MirrorSummary:
     """Mirror the present records once. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
-    mirror = Mirror(spark, options)
+    mirror = Mirror(lambda: spark, options)
     try:
         summary = mirror.run()
         raise_worst(mirror)
