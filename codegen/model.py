@@ -75,7 +75,7 @@ class Versions:
         return both if both else NO_VERSIONS
 
     def covers(self, other: Versions) -> bool:
-        """Say whether every version of `other` is one of these."""
+        """Return whether every version of `other` is one of these."""
         return not other or (self.first <= other.first and other.last <= self.last)
 
     def __str__(self) -> str:
@@ -98,12 +98,12 @@ class FieldType:
 
     @property
     def is_struct(self) -> bool:
-        """Say whether the (element) type is a struct of the message."""
+        """Return whether the (element) type is a struct of the message."""
         return self.name not in PRIMITIVES
 
     @property
     def is_fixed(self) -> bool:
-        """Say whether the (element) type always takes the same number of bytes."""
+        """Return whether the (element) type always takes the same number of bytes."""
         return self.name in FIXED_FORMATS
 
     def __str__(self) -> str:

@@ -41,7 +41,7 @@ OPERATIONS, NO_OPERATIONS = 3576, -(2**31)
 
 
 def is_session(value: Any) -> bool:
-    """Say whether a number is that of a fetch session."""
+    """Return whether a number is that of a fetch session."""
     return type(value) is int and value > 0
 
 
@@ -57,7 +57,7 @@ def near(difference: Difference) -> bool:
 
 
 def answered_once(difference: Difference) -> bool:
-    """Say whether Kafka answers a repeated question twice alike, and we answer it once, with the same."""
+    """Return whether Kafka answers a repeated question twice alike, and we answer it once, with the same."""
     theirs, ours = difference.theirs, difference.ours
     return (
         isinstance(theirs, list)

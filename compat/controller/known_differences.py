@@ -34,22 +34,22 @@ TOKEN_TIMES = (*TOKENS, ".* (Renew|Expire)DelegationToken .*")
 
 
 def is_token_id(value: Any) -> bool:
-    """Say whether a text is the random id of a token."""
+    """Return whether a text is the random id of a token."""
     return isinstance(value, str) and len(value) == 22
 
 
 def is_hmac(value: Any) -> bool:
-    """Say whether bytes are an HMAC-SHA-512."""
+    """Return whether bytes are an HMAC-SHA-512."""
     return isinstance(value, bytes) and len(value) == 64
 
 
 def is_address(value: Any) -> bool:
-    """Say whether a text is an address on this machine."""
+    """Return whether a text is an address on this machine."""
     return isinstance(value, str) and value.startswith("127.0.0.1:")
 
 
 def close(difference: Difference) -> bool:
-    """Say whether two times are those of the same request."""
+    """Return whether two times are those of the same request."""
     return both(is_id)(difference) and abs(difference.theirs - difference.ours) < CLOSE_MS
 
 
@@ -59,25 +59,25 @@ def batches_of(data: Any) -> list[tuple[int, int]]:
 
 
 def same_batches(difference: Difference) -> bool:
-    """Say whether two pieces of logs have batches of the same offsets, whatever the ids and times in them."""
+    """Return whether two pieces of logs have batches of the same offsets, whatever the ids and times in them."""
     return batches_of(difference.theirs) == batches_of(difference.ours) != []
 
 
 def only_led(difference: Difference) -> bool:
-    """Say whether Kafka's log has records of leaders that followed one that has resigned, and ours the others."""
+    """Return whether Kafka's log has records of leaders that followed one that has resigned, and ours the others."""
     theirs, ours = difference.whole
     rest = [record for record in theirs if record["Type"] != LEADER_CHANGE]
     return len(rest) < len(theirs) and rest == ours
 
 
 def in_another_order(difference: Difference) -> bool:
-    """Say whether the records are the same in another order."""
+    """Return whether the records are the same in another order."""
     theirs, ours = (sorted(map(repr, records)) for records in difference.whole)
     return len(theirs) > 1 and theirs == ours
 
 
 def twice(difference: Difference) -> bool:
-    """Say whether Kafka has a change of a partition twice that ours has once."""
+    """Return whether Kafka has a change of a partition twice that ours has once."""
     theirs, ours = difference.whole
     return (
         bool(ours) and theirs == [*ours, *ours] and {record["Type"] for record in ours} == {"PartitionChange"}
@@ -85,13 +85,13 @@ def twice(difference: Difference) -> bool:
 
 
 def differ_in_number(difference: Difference) -> bool:
-    """Say whether the numbers of records in batches differ."""
+    """Return whether the numbers of records in batches differ."""
     theirs, ours = difference.whole
     return sum(theirs) != sum(ours) and all(type(count) is int for count in (*theirs, *ours))
 
 
 def without_a_change(difference: Difference) -> bool:
-    """Say whether Kafka has a change of a registration that changes nothing."""
+    """Return whether Kafka has a change of a registration that changes nothing."""
     theirs, ours = difference.whole
     return theirs[:-1] == ours and set(theirs[-1]) == {"Type", "brokerId", "brokerEpoch", "version"}
 
@@ -102,17 +102,17 @@ def refused(code: int) -> Any:
 
 
 def is_unread(answer: Any) -> bool:
-    """Say whether an envelope was refused since the request within cannot be read."""
+    """Return whether an envelope was refused since the request within cannot be read."""
     return bool(answer == {"envelope": {"ResponseData": None, "ErrorCode": UNSUPPORTED_VERSION}})
 
 
 def failed(answer: Any) -> bool:
-    """Say whether an answer has UNKNOWN_SERVER_ERROR and nothing else."""
+    """Return whether an answer has UNKNOWN_SERVER_ERROR and nothing else."""
     return set(error_codes(answer)) == {UNKNOWN_SERVER_ERROR}
 
 
 def refuses_a_piece(answer: Any) -> bool:
-    """Say whether an answer to FetchSnapshot refuses its only partition, with no records."""
+    """Return whether an answer to FetchSnapshot refuses its only partition, with no records."""
     (topic,) = answer["Topics"].values()
     (partition,) = topic["Partitions"]
     is_whole = (answer["ErrorCode"], answer["ThrottleTimeMs"]) == (0, 0)
@@ -120,7 +120,7 @@ def refuses_a_piece(answer: Any) -> bool:
 
 
 def failed_partition(difference: Difference) -> bool:
-    """Say whether Kafka's answer to a Fetch has UNKNOWN_SERVER_ERROR where ours has INVALID_REQUEST."""
+    """Return whether Kafka's answer to a Fetch has UNKNOWN_SERVER_ERROR where ours has INVALID_REQUEST."""
     return (difference.theirs, difference.ours) == (UNKNOWN_SERVER_ERROR, INVALID_REQUEST)
 
 

@@ -139,7 +139,7 @@ class Jobs:
         path.write_text(json.dumps({"name": copy.topic, "fields": fields}))
 
     def are_loaded(self) -> bool:
-        """Say whether all topics were loaded once."""
+        """Return whether all topics were loaded once."""
         from barnabas_pipeline.lake.table import Table
 
         return all(Table(self.lake / copy.topic).refresh().version for copy in COPIES)

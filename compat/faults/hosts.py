@@ -48,7 +48,7 @@ def enter_namespaces(module: str, arguments: Sequence[str]) -> None:
 
 
 def is_root() -> bool:
-    """Say whether file systems other than tmpfs can be mounted."""
+    """Return whether file systems other than tmpfs can be mounted."""
     return os.environ.get(INSIDE) == "root"
 
 
@@ -151,7 +151,7 @@ class Disk:
 
     @property
     def can_fail(self) -> bool:
-        """Say whether it can be frozen, and broken."""
+        """Return whether it can be frozen, and broken."""
         return self._image is not None
 
     def fill(self) -> None:

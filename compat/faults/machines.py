@@ -133,7 +133,7 @@ class BrokerMachine:
 
     @property
     def has_ended(self) -> bool:
-        """Say whether the process has ended by itself."""
+        """Return whether the process has ended by itself."""
         return self._barnabas.has_ended
 
     def start(self) -> None:

@@ -98,7 +98,7 @@ def main(argv: list[str]) -> int:
 
 
 def _is_done(run: Running, count: int, rounds: int) -> bool:
-    """Say whether it has been run enough; without a bound never."""
+    """Return whether it has been run enough; without a bound never."""
     return bool((count and run.inputs >= count) or (rounds and run.rounds >= rounds))
 
 

@@ -144,7 +144,7 @@ class KerberosLogin:
 
 
 def is_rotated(damaged: bytes, wrapped: bytes) -> bool:
-    """Say whether a wrap token is the same but for a rotation by its whole length, which nothing signs (RFC 4121, RRC)."""
+    """Return whether a wrap token is equal but for a rotation by its whole length, which is not signed (RFC 4121, RRC)."""
     header, length = 16, len(wrapped) - 16
     if len(damaged) != len(wrapped) or damaged[:6] + damaged[8:] != wrapped[:6] + wrapped[8:]:
         return False

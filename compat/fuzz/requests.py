@@ -77,7 +77,7 @@ class Conversation:
 
     @property
     def has_sent(self) -> bool:
-        """Say whether all has been sent."""
+        """Return whether all has been sent."""
         return self._sent == len(self.data)
 
     def send(self) -> None:

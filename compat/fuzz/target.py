@@ -88,7 +88,7 @@ class Growth:
         self._seen.append(self._measure())
 
     def findings(self) -> list[Finding]:
-        """Say whether it grew, if there were rounds enough to tell."""
+        """Return whether it grew, if there were rounds enough to tell."""
         if len(self._seen) < 2 * self.WARM_ROUNDS:
             return []
         before, after = max(self._seen[: self.WARM_ROUNDS]), min(self._seen[-self.WARM_ROUNDS :])

@@ -173,12 +173,12 @@ class Target:
 
     @property
     def has_begun(self) -> bool:
-        """Say whether the preparation is over."""
+        """Return whether the preparation is over."""
         return self._ends is not None
 
     @property
     def goes_on(self) -> bool:
-        """Say whether there is time left."""
+        """Return whether there is time left."""
         if self._ends is None:
             self._ends = time.monotonic() + self.seconds
         return time.monotonic() < self._ends
@@ -198,7 +198,7 @@ class Target:
             self.problems.append(otherwise)
 
     def serves(self, api: str, version: int) -> bool:
-        """Say whether the broker says that it serves this."""
+        """Return whether the broker says that it serves this."""
         key = message(f"{api}Request").api_key
         assert key is not None
         first, last = self.versions.get(key, (0, -1))

@@ -57,7 +57,7 @@ class Victim:
         return self.log.stat().st_size if self.log is not None else 0
 
     def answers(self) -> bool:
-        """Say whether a new connection is answered."""
+        """Return whether a new connection is answered."""
         try:
             with Peer(self.host, self.port) as peer:
                 peer.send(frame("ApiVersions", 0, {}))

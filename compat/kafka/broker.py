@@ -283,7 +283,7 @@ def _accepts(port: int) -> bool:
 
 
 def _gives_sessions(port: int) -> bool:
-    """Say whether ZooKeeper opens a session: its port is open before it serves, and a connection is closed until then."""
+    """Return whether ZooKeeper opens a session: it closes connections for a while after its port is open."""
     connect = struct.pack(">iqiqi16x?", 0, 0, 10_000, 0, 16, False)  # a new session, not read-only
     close_session = struct.pack(">ii", 1, -11)
     try:
@@ -300,7 +300,7 @@ def _gives_sessions(port: int) -> bool:
 
 
 def _serves(port: int) -> bool:
-    """Say whether Metadata lists a broker: by then it has registered, and topics can be created."""
+    """Return whether Metadata lists a broker: by then it has registered, and topics can be created."""
     # Metadata v4 (the oldest that Kafka 3.9 and 4 both serve without surprises) for no topics.
     request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
     try:

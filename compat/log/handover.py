@@ -274,7 +274,7 @@ def add(bootstrap: str, who: str) -> None:
 
 
 def has_added(seen: Seen, who: str) -> bool:
-    """Say whether the records of `add` are there, and those that it aborts are not seen as committed."""
+    """Return whether the records of `add` are there, and those that it aborts are not seen as committed."""
     values = [record[3] for record in seen.committed]
     everything = [record[3] for record in seen.uncommitted]
     return (

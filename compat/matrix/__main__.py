@@ -160,7 +160,7 @@ class Run:
 
     @property
     def is_given(self) -> bool:
-        """Say whether all clients use one broker, which cannot be restarted or set."""
+        """Return whether all clients use one broker, which cannot be restarted or set."""
         return ":" in self.options.against
 
     def broker(self, name: str, settings: Mapping[str, str] = NOTHING_ELSE) -> Broker:

@@ -132,7 +132,7 @@ class Barnabas(Broker):
 
     @property
     def has_ended(self) -> bool:
-        """Say whether the process has ended by itself."""
+        """Return whether the process has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ class Channel:
 
     @property
     def has_tls(self) -> bool:
-        """Say whether it is encrypted."""
+        """Return whether it is encrypted."""
         return self.protocol in ("SSL", "SASL_SSL")
 
 

@@ -127,7 +127,7 @@ def environment(release: str) -> dict[str, str]:
 
 
 def is_expected(client: str, release: str, case: str) -> bool:
-    """Say whether a client is expected to pass a case with a broker of a release."""
+    """Return whether a client is expected to pass a case with a broker of a release."""
     everything = releases.NAMES[0], ""
     since = (
         OLDEST.get(client, everything)[0],

@@ -107,7 +107,7 @@ class Directory:
             yield broker, login
 
     def listens(self) -> bool:
-        """Say whether the node accepts clients."""
+        """Return whether the node accepts clients."""
         try:
             Connection(HOST, self.port).close()
         except OSError:

@@ -94,7 +94,7 @@ class Node:
         self.process.start([*self._before, *java_command(self.release, "kafka.Kafka", str(self.properties))])
 
     def listens(self) -> bool:
-        """Say whether the node accepts connections."""
+        """Return whether the node accepts connections."""
         try:
             Connection(self.host, self.admin_port)
         except OSError:

@@ -34,7 +34,7 @@ NOT_COMPARED = ("provenance", "topics/byName")
 
 
 def can_read(version: str, image: QuorumImage) -> bool:
-    """Say whether the shell of a release knows the metadata.version of an image; it shows nothing of others."""
+    """Return whether the shell of a release knows the metadata.version of an image; it shows nothing of others."""
     return LEVELS[image.metadata_version] <= version
 
 

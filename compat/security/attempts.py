@@ -189,7 +189,7 @@ class Judge:
         self._lock = threading.Lock()
 
     def may(self, user: str, operation: int, kind: int, name: str = "") -> bool:
-        """Say whether a user may do this; without a name, to anything of this kind."""
+        """Return whether a user may do this; without a name, to anything of this kind."""
         principal, acls = f"User:{user}", [*self.acls, *own_acls()]
         if not name:
             return allows_somewhere(acls, principal, HERE, operation, kind)

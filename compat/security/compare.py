@@ -185,7 +185,7 @@ def _served(side: Side) -> dict[int, Values]:
 
 
 def serve(sides: Sequence[Side], api: str, version: int) -> bool:
-    """Say whether brokers serve a version of an API."""
+    """Return whether brokers serve a version of an API."""
     for side in sides:
         served = _served(side).get(registry.key_of(api))
         if served is None or version < SERVED_SINCE.get(api, 0):

@@ -50,7 +50,7 @@ class Account:
 
     @property
     def is_exact(self) -> bool:
-        """Say whether nothing is missing, doubled or too many."""
+        """Return whether nothing is missing, doubled or too many."""
         wrong = (
             self.missing, self.too_many, self.doubled, self.acknowledged_missing, self.taken_back_there, self.problems,
         )  # fmt: skip

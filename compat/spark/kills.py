@@ -152,7 +152,7 @@ class Run:
         return len([*self.lake.glob(f"{sender.TOPIC}/_ledger/*")])
 
     def _has_gone_on(self) -> bool:
-        """Say whether a load has committed since it was set back last, or was long enough about it."""
+        """Return whether a load has committed since it was set back last, or was long enough about it."""
         entries, now = self._entries(), time.monotonic()
         if entries == self._entries_before and now - self._set_back_at < SET_BACK_SECONDS:
             return False

@@ -12,7 +12,7 @@ NONE, INVALID_CONFIG, INVALID_RECORD, TELEMETRY_TOO_LARGE = 0, 40, 87, 118
 
 
 def is_new_id(value: Any) -> bool:
-    """Say whether a client was given an id: it is not none, and not one of those that clients here choose themselves."""
+    """Return whether a client was given an id: it is not null, and not one that clients here choose themselves."""
     return isinstance(value, bytes) and len(value) == 16 and value != ZERO_UUID and value[15] != value[0] + 15
 
 

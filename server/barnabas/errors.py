@@ -61,12 +61,12 @@ _NO_MORE_FILES = (EMFILE, ENFILE)
 
 
 def lacks_room(error: BaseException) -> bool:
-    """Say whether nothing more can be written to a disk, or for this user, until room is made."""
+    """Return whether nothing more can be written to a disk, or for this user, until room is made."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 def lacks_files(error: BaseException) -> bool:
-    """Say whether a file could not be opened because too many are open already."""
+    """Return whether a file could not be opened because too many are open already."""
     return isinstance(error, OSError) and error.errno in _NO_MORE_FILES
 
 

@@ -78,7 +78,7 @@ def compare(
 
 
 def is_known(difference: Difference) -> bool:
-    """Say whether a difference is in the list."""
+    """Return whether a difference is in the list."""
     return any(one.covers(difference) for one in KNOWN)
 
 

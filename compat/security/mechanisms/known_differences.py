@@ -22,7 +22,7 @@ def _name(difference: Difference) -> str:
 
 
 def _when(difference: Difference, *accepted: tuple[str, str]) -> bool:
-    """Say whether a difference is in when it is answered, and one of these pairs of Kafka's time and ours."""
+    """Return whether a difference is in when it is answered, and one of these pairs of Kafka's time and ours."""
     return _name(difference) == "when" and (difference.theirs, difference.ours) in accepted
 
 
@@ -39,7 +39,7 @@ def late_too(difference: Difference) -> bool:
 
 
 def _is_refusal(answer: Any, *codes: int) -> bool:
-    """Say whether an answer, or the rest of one, refuses a login: by a code, or by the end of the connection."""
+    """Return whether an answer, or the rest of one, refuses a login: by a code, or by the end of the connection."""
     if not isinstance(answer, dict):
         return answer == "nothing"
     if "ErrorCode" not in answer:
@@ -52,7 +52,7 @@ def _is_refusal(answer: Any, *codes: int) -> bool:
 
 
 def is_challenge(value: Any) -> bool:
-    """Say whether a token of SCRAM asks for the proof of a password."""
+    """Return whether a token of SCRAM asks for the proof of a password."""
     return (
         isinstance(value, dict)
         and value.keys() == {"s", "i", "nonce"}
@@ -61,7 +61,7 @@ def is_challenge(value: Any) -> bool:
 
 
 def _goes_on(answer: Any) -> bool:
-    """Say whether an answer takes a login further: by a token, an open connection, or TLS."""
+    """Return whether an answer takes a login further: by a token, an open connection, or TLS."""
     if not isinstance(answer, dict):
         return isinstance(answer, str) and answer.startswith("TLSv")
     if "ErrorCode" in answer:

@@ -243,7 +243,7 @@ class Derived:
         return _News(chosen, is_replay=False)
 
     def is_in_span(self, file: DataFile) -> bool:
-        """Say whether a file may have events of the requested span."""
+        """Return whether a file may have events of the requested span."""
         if self._span_ms is None or not file.hours:
             return True
         first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS

@@ -60,7 +60,7 @@ def explained(companion: Companion) -> Iterator[None]:
 
 
 def has_logins(config: BrokerConfig) -> bool:
-    """Say whether users of a companion have to log in."""
+    """Return whether users of a companion have to log in."""
     names = [text.partition("://")[0].strip().upper() for text in config.listeners()]
     return has_authorizer(config) or any(listener_settings(config, name).has_sasl for name in names)
 

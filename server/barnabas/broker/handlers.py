@@ -33,7 +33,7 @@ class Handlers:
         self.made: dict[int, Callable[[RequestContext, Any], Any]] = {}
 
     def is_served(self, api: apis.Api) -> bool:
-        """Say whether an API may be answered now.
+        """Return whether an API may be answered now.
 
         Before the controller has told a broker of its cluster, an answer that a topic is unknown would have clients give
         up; as with a broker that does not listen yet, they try the others.
@@ -72,7 +72,7 @@ class Handlers:
             raise RequestError(ErrorCode.NOT_CONTROLLER)
 
     def _is_on(self, feature: str) -> bool:
-        """Say whether a feature is on: in the cluster, or where that has none by the release."""
+        """Return whether a feature is on: in the cluster, or where that has none by the release."""
         services = self._services
         levels = services.metadata.image.features
         return services.release.has(feature) if levels is None else bool(levels.get(feature, 0))

@@ -106,7 +106,7 @@ def membership_parts(
 
 
 def allows_unclean(config: BrokerConfig, own: Mapping[str, str]) -> bool:
-    """Say whether a topic with these own settings allows a leader out of sync."""
+    """Return whether a topic with these own settings allows a leader out of sync."""
     return bool(config.topic_values(own)["unclean.leader.election.enable"])
 
 

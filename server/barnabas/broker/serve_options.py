@@ -55,7 +55,7 @@ def check_workers(log_dirs: Sequence[str], workers: int, *, is_clustered: bool) 
 
 
 def has_metadata_log(config: BrokerConfig) -> bool:
-    """Say whether the dir of the metadata was formatted for a controller; that of a broker that is alone never is."""
+    """Return whether the dir of the metadata was formatted for a controller; that of a broker that is alone never is."""
     if not config.get(broker.PROCESS_ROLES):
         return False
     from barnabas.log.format.names import BOOTSTRAP_CHECKPOINT  # of a node that has roles alone

@@ -107,7 +107,7 @@ def advertised_endpoints(
 
 
 def _clients_check_names(listener: ListenerSettings) -> bool:
-    """Say whether clients compare the name by which they connect: with a certificate, or by a Kerberos ticket."""
+    """Return whether clients compare the name by which they connect: with a certificate, or by a Kerberos ticket."""
     return listener.has_tls or "GSSAPI" in mechanisms_of(listener)
 
 

@@ -156,7 +156,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: 
 
 
 def _is_tested(options: argparse.Namespace, config: BrokerConfig) -> bool:
-    """Say whether faults, the control API or a virtual clock are requested."""
+    """Return whether faults, the control API or a virtual clock are requested."""
     from barnabas.config import broker as settings
 
     files = config.get(settings.CONTROL_LISTENER), config.get(settings.FAULTS_FILE)

@@ -222,7 +222,7 @@ async def start_of_any_age(
 
 
 async def closes_on_versions(start: Start[C]) -> bool:
-    """Say whether the broker is alive and yet closes connections on ApiVersions, as those before 0.10 do.
+    """Return whether the broker is alive and yet closes connections on ApiVersions, as those before 0.10 do.
 
     A restarting broker, or a proxy in front of one, closes connections too: if it were taken as an old one, versions
     would be used that, for example, lack transactions.

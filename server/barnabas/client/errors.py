@@ -126,7 +126,7 @@ def describe(code: int) -> str:
 
 
 def is_retriable(code: int) -> bool:
-    """Say whether the same request may succeed later or elsewhere."""
+    """Return whether the same request may succeed later or elsewhere."""
     error = _CODES.get(code)
     return error is not None and error.retriable
 

@@ -50,7 +50,7 @@ class Login:
         self._due_at = math.inf
 
     def is_due(self, now: float) -> bool:
-        """Say whether it is time to log in again, before the next request."""
+        """Return whether it is time to log in again, before the next request."""
         return now >= self._due_at
 
     async def run(self, ask: Ask, version: int, waiting: Waiting) -> None:

@@ -136,7 +136,7 @@ async def _try(name: str, check: Any, findings: Findings) -> None:
 
 
 def _fits(seen: Seen, connecting: Connecting) -> bool:
-    """Say whether a login can be tried with these settings."""
+    """Return whether a login can be tried with these settings."""
     credentials = connecting.settings.sasl
     if credentials is None:
         return seen.mechanisms is None

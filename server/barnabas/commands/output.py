@@ -93,7 +93,7 @@ class Output:
 
 
 def _is_unknown(row: Mapping[str, Any]) -> bool:
-    """Say whether a row has an error, and beside it a name alone."""
+    """Return whether a row has an error, and beside it a name alone."""
     return row.get(ERROR) is not None and sum(value is not None for value in row.values()) == 2
 
 

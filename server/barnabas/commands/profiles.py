@@ -108,12 +108,12 @@ def parsed(text: str, file: str) -> tuple[dict[str, dict[str, str]], str]:
 
 
 def is_secret(name: str) -> bool:
-    """Say whether a setting is one that only its owner may read."""
+    """Return whether a setting is one that only its owner may read."""
     return name.endswith(SECRETS)
 
 
 def _holds_secret(name: str, text: str) -> bool:
-    """Say whether a setting is a secret, or an address with a user and a password in it."""
+    """Return whether a setting is a secret, or an address with a user and a password in it."""
     return is_secret(name) or (name.endswith("url") and "@" in text)
 
 

@@ -146,7 +146,7 @@ def _plain(data: bytes | None) -> Any:
 
 
 def header_matches(name: str, pattern: Any, record: Entry) -> bool:
-    """Say whether a record has a header with this name, and a value that the pattern finds something in."""
+    """Return whether a record has a header with this name, and a value that the pattern finds something in."""
     return any(
         key == name and (pattern is None or pattern.search(value or b"") is not None)
         for key, value in record.headers

@@ -217,7 +217,7 @@ async def register(
 async def check(
     asked: Asked, subject: str, file: str, version: str, references: tuple[str, ...], normalize: bool
 ) -> int:
-    """Say whether the schema of FILE may follow in SUBJECT; the exit code is 1 if it may not."""
+    """Check whether the schema of FILE may follow in SUBJECT; the exit code is 1 if it may not."""
     where = ("compatibility", "subjects", subject, "versions", *(() if version == "all" else (version,)))
     path = _path(*where, verbose="true", normalize="true" if normalize else "")
     answer = await asked.ask("POST", path, _body(file, references))

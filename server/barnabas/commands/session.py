@@ -128,7 +128,7 @@ def matching(names: Iterable[str], selected: Iterable[str], *, is_regex: bool) -
 
 
 async def require_topic(client: BaseClient[Any], topic: str) -> bool:
-    """Say whether a topic is there, at once but for the time in which one that was just made may be unknown.
+    """Return whether a topic is there, at once but for the time in which one that was just made may be unknown.
 
     Raises ClientError for what the broker says of it otherwise.
     """

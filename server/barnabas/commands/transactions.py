@@ -302,7 +302,7 @@ def _hangs(
     partition: tuple[str, int],
     state: administration.ProducerState,
 ) -> bool:
-    """Say whether the coordinator will not end it: its transaction has another epoch, or not this partition."""
+    """Return whether the coordinator will not end it: its transaction has another epoch, or not this partition."""
     if isinstance(info, ClientError):
         raise info
     return (

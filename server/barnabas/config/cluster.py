@@ -181,7 +181,7 @@ def _store(location: str | None, type_: str | None, password: str | None, name: 
 
 
 def reads_from_rack(config: BrokerConfig) -> bool:
-    """Say whether consumers are sent to a replica in their own rack (KIP-392)."""
+    """Return whether consumers are sent to a replica in their own rack (KIP-392)."""
     return config.get(settings.REPLICA_SELECTOR_CLASS) == RACK_SELECTOR
 
 

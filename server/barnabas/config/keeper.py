@@ -47,7 +47,7 @@ _KEEPERS = {
 
 
 def _names_others(config: BrokerConfig) -> bool:
-    """Say whether the settings name another controller beside this node."""
+    """Return whether the settings name another controller beside this node."""
     voters: tuple[str, ...] = config.get(settings.CONTROLLER_QUORUM_VOTERS)
     node = str(config.get(settings.NODE_ID))
     return (
@@ -57,20 +57,20 @@ def _names_others(config: BrokerConfig) -> bool:
 
 
 def is_clustered(config: BrokerConfig) -> bool:
-    """Say whether the broker is one of several; otherwise it is alone."""
+    """Return whether the broker is one of several; otherwise it is alone."""
     return keeper_of(config) is not Keeper.ITSELF
 
 
 def is_on_zookeeper(config: BrokerConfig) -> bool:
-    """Say whether the broker belongs to a cluster on ZooKeeper."""
+    """Return whether the broker belongs to a cluster on ZooKeeper."""
     return keeper_of(config) is Keeper.ZOOKEEPER
 
 
 def is_in_quorum(config: BrokerConfig) -> bool:
-    """Say whether the broker belongs to the cluster of a KRaft quorum."""
+    """Return whether the broker belongs to the cluster of a KRaft quorum."""
     return keeper_of(config) in (Keeper.QUORUM, Keeper.COMBINED)
 
 
 def is_controller(config: BrokerConfig) -> bool:
-    """Say whether this node is a controller of a KRaft quorum, and no broker."""
+    """Return whether this node is a controller of a KRaft quorum, and no broker."""
     return keeper_of(config) is Keeper.CONTROLLER

@@ -30,7 +30,7 @@ class ListenerSecurity(Protocol):
 
 
 def concerns_security(name: str) -> bool:
-    """Say whether a setting is one of TLS or SASL, of all listeners or of one."""
+    """Return whether a setting is one of TLS or SASL, of all listeners or of one."""
     setting = tables.find(name)
     return setting is not None and (setting.base or name).startswith(("ssl.", "sasl."))
 
@@ -77,7 +77,7 @@ class ListenerSettings:
         return value
 
     def is_set(self, setting: Setting[T]) -> bool:
-        """Say whether a setting is set, for this listener or for all."""
+        """Return whether a setting is set, for this listener or for all."""
         return self._config.value_if_set(f"{self._prefix}{setting.name}") is not None or self._config.is_set(
             setting.name
         )

@@ -176,7 +176,7 @@ class BrokerConfig:
         return self._values.get(name)
 
     def is_set(self, name: str) -> bool:
-        """Say whether something other than the default gives a setting's value."""
+        """Return whether something other than the default gives a setting's value."""
         return name in self.sources
 
     def default_of(self, name: str) -> Any:

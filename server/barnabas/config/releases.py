@@ -298,22 +298,22 @@ def is_at_least(name: str, other: str) -> bool:
 
 
 def has_finite_quotas(name: str) -> bool:
-    """Say whether a release refuses a client quota that is infinite; empty for the newest."""
+    """Return whether a release refuses a client quota that is infinite; empty for the newest."""
     return is_at_least(name, "4.4")
 
 
 def knows_networks(name: str) -> bool:
-    """Say whether the host of an ACL may be a network in a release (KIP-1276); empty for the newest."""
+    """Return whether the host of an ACL may be a network in a release (KIP-1276); empty for the newest."""
     return is_at_least(name, "4.4")
 
 
 def verifies_tokens(name: str) -> bool:
-    """Say whether a release needs the audience and the issuer of tokens; empty for the newest."""
+    """Return whether a release needs the audience and the issuer of tokens; empty for the newest."""
     return is_at_least(name, "4.4")
 
 
 def bounds_growth(name: str) -> bool:
-    """Say whether a release refuses CreatePartitions as a whole for too many; empty for the newest."""
+    """Return whether a release refuses CreatePartitions as a whole for too many; empty for the newest."""
     return is_at_least(name, "4.4")
 
 
@@ -323,12 +323,12 @@ def first_with_offset_interval(name: str) -> int:
 
 
 def refuses_repeated_items(name: str) -> bool:
-    """Say whether a release refuses lists of brokers' settings with an item twice; empty for the newest."""
+    """Return whether a release refuses lists of brokers' settings with an item twice; empty for the newest."""
     return is_at_least(name, "4.4")
 
 
 def has_setting(name: str, setting: str) -> bool:
-    """Say whether a release has a setting that is in the tables; empty for the newest, which has all."""
+    """Return whether a release has a setting that is in the tables; empty for the newest, which has all."""
     return setting not in _SINCE_4_4 or is_at_least(name, "4.4")
 
 

@@ -174,7 +174,7 @@ class Setting(Generic[T]):
         return self.effect in ("cluster", "zookeeper", "quorum", "controller")
 
     def acts_with(self, keeper: str) -> bool:
-        """Say whether a node in a cluster acts on the setting, by its keeper, as in `keeper.Keeper`."""
+        """Return whether a node in a cluster acts on the setting, by its keeper, as in `keeper.Keeper`."""
         in_quorum = keeper in ("quorum", "controller", "combined")
         return (
             self.effect in ("cluster", keeper)

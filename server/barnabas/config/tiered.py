@@ -51,7 +51,7 @@ class MetadataTopic(NamedTuple):
 
 
 def is_tiered(config: BrokerConfig) -> bool:
-    """Say whether the broker has tiered storage."""
+    """Return whether the broker has tiered storage."""
     return config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE)
 
 

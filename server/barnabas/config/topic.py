@@ -106,7 +106,7 @@ OWN = frozenset(("record.validation",))
 
 
 def is_shown(setting: Setting[Any], overrides: Container[str], release: str) -> bool:
-    """Say whether a setting of a topic is shown: those that the release does not show only where they are set.
+    """Return whether a setting of a topic is shown: those that the release does not show only where they are set.
 
     A tool that copies what is shown to a topic of a Kafka would be refused otherwise.
     """
@@ -142,5 +142,5 @@ UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 
 
 def has_tiered_storage(texts: Mapping[str, str]) -> bool:
-    """Say whether a topic's own settings, by name, switch tiered storage on."""
+    """Return whether a topic's own settings, by name, switch tiered storage on."""
     return texts.get("remote.storage.enable", "").strip().lower() == "true"

@@ -97,7 +97,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
 
 
 def _registry_logs_in(config: BrokerConfig) -> bool:
-    """Say whether a registry or a REST API is served beside the broker that must log in there."""
+    """Return whether a registry or a REST API is served beside the broker that must log in there."""
     if not config.get(broker.REGISTRY_LISTENER) and not config.get(broker.HTTP_LISTENER):
         return False
     try:
@@ -109,13 +109,13 @@ def _registry_logs_in(config: BrokerConfig) -> bool:
 
 
 def _is_zookeeper_socket(config: BrokerConfig, name: str) -> bool:
-    """Say whether the class is supported here: Kafka needs Netty's for TLS, and ZooKeeper's default has none."""
+    """Return whether the class is supported here: Kafka needs Netty's for TLS, and ZooKeeper's default has none."""
     has_tls = config.get(broker.ZOOKEEPER_SSL_CLIENT_ENABLE)
     return name == ZOOKEEPER_TLS_SOCKET or (name == ZOOKEEPER_PLAIN_SOCKET and not has_tls)
 
 
 def differs(row: Setting[Any], value: Any) -> bool:
-    """Say whether a value asks for something that the setting's default does not."""
+    """Return whether a value asks for something that the setting's default does not."""
     default = tables.setting(row.base).default if row.base else row.default
     return value != default and value not in (None, "", ())
 

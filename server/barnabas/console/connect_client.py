@@ -86,7 +86,7 @@ def connects_of(texts: Sequence[str], tls: ssl.SSLContext | None = None) -> dict
 
 
 def is_secret(name: str, passwords: Passwords = NONE) -> bool:
-    """Say whether the value of a setting with this name may be a password."""
+    """Return whether the value of a setting with this name may be a password."""
     return name in passwords or _SECRET.search(name) is not None
 
 

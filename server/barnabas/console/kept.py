@@ -1,7 +1,7 @@
 """Answers that take long to read, cached for a while.
 
-The rule: it is read on request, at most every few seconds, while the older one is shown; the longer it takes to
-read, the longer it is kept. An older value is not shown once reading it again has failed.
+The rule: it is read on request, at most once a second, and rarer the longer that takes. Who looks meanwhile waits for a
+moment, and is shown the older one if that was not enough. It is not shown once reading it again has failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from barnabas.client import ClientError
 
 T = TypeVar("T")
 
-FRESH_SECONDS = 5.0
+FRESH_SECONDS = 1.0
+MOMENT_SECONDS = 0.05
+"""A look waits so long for a newer value before it shows the older one."""
 STALE_SECONDS = 60.0
 """One that is older is not shown while it is read again."""
 REST_FACTOR = 20
@@ -35,22 +37,20 @@ class Kept(Generic[T]):
         self._fresh_s = FRESH_SECONDS
         self._times_forgotten = 0
         self._lock = trio.Lock()
-        self._is_refreshing = False
+        self._refreshed: trio.Event | None = None
+        """Set once the refresh that is going on has ended; None where none is."""
         self._has_failed = False
 
     async def get(self) -> T:
         """Return the value. Raises ClientError."""
-        age = trio.current_time() - self._read_at
-        stale_s = STALE_SECONDS + 2 * self._fresh_s
-        if self._value is None or age > stale_s or self._has_failed:
+        if self._value is not None and self._fresh_s < self._age_s() <= self._stale_s():
+            await self._wait_for_refresh()
+        if self._value is None or self._has_failed or self._age_s() > self._stale_s():
             async with self._lock:
-                if trio.current_time() - self._read_at > stale_s or self._has_failed:
+                if self._has_failed or self._age_s() > self._stale_s():
                     await self._read()
                 while self._value is None:
                     await self._read()
-        elif age > self._fresh_s and not self._is_refreshing:
-            self._is_refreshing = True
-            self._nursery.start_soon(self._refresh)
         value = self._value
         assert value is not None
         return value
@@ -64,18 +64,35 @@ class Kept(Generic[T]):
         self._value = None
         self._times_forgotten += 1
 
-    async def _refresh(self) -> None:
+    def _age_s(self) -> float:
+        return trio.current_time() - self._read_at
+
+    def _stale_s(self) -> float:
+        return STALE_SECONDS + 2 * self._fresh_s
+
+    async def _wait_for_refresh(self) -> None:
+        if self._refreshed is None:
+            self._refreshed = trio.Event()
+            self._nursery.start_soon(self._refresh, self._refreshed)
+        with trio.move_on_after(MOMENT_SECONDS):
+            await self._refreshed.wait()
+
+    async def _refresh(self, ended: trio.Event) -> None:
         try:
             async with self._lock:
                 with suppress(ClientError):  # the next look reads it again and is told
                     await self._read()
         finally:
-            self._is_refreshing = False
+            self._refreshed = None
+            ended.set()
 
     async def _read(self) -> None:
         began, times_forgotten = trio.current_time(), self._times_forgotten
-        self._has_failed = True
-        value = await self._read_it()
+        try:
+            value = await self._read_it()
+        except ClientError:
+            self._has_failed = True
+            raise
         self._has_failed = False
         if times_forgotten == self._times_forgotten:  # otherwise it may be of before a change
             self._value = value

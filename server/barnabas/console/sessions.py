@@ -203,7 +203,7 @@ class Sessions:
         return self._anonymous
 
     def is_token(self, text: str) -> bool:
-        """Say whether a text is the token, or none is needed."""
+        """Return whether a text is the token, or none is needed."""
         return not self._token or hmac.compare_digest(text.encode(), self._token)
 
     async def begin(

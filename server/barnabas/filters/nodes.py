@@ -208,7 +208,7 @@ class Node:
     __slots__ = ()
 
     def matches(self, record: Fields) -> bool:
-        """Say whether a record matches the condition. Raises FilterLimitError."""
+        """Return whether a record matches the condition. Raises FilterLimitError."""
         return self.holds(record, Steps())
 
     def marks(self, record: Fields) -> Marks:
@@ -218,7 +218,7 @@ class Node:
         return {place: _merged(ranges) for place, ranges in marks.items() if ranges}
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether it holds, within a number of steps."""
+        """Return whether it holds, within a number of steps."""
         raise NotImplementedError
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
@@ -232,7 +232,7 @@ class Both(Node):
     nodes: tuple[Node, ...]
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether all hold."""
+        """Return whether all hold."""
         return all(node.holds(record, steps) for node in self.nodes)
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
@@ -249,7 +249,7 @@ class Either(Node):
     nodes: tuple[Node, ...]
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether one holds."""
+        """Return whether one holds."""
         return any(node.holds(record, steps) for node in self.nodes)
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
@@ -265,7 +265,7 @@ class Not(Node):
     node: Node
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether the other does not hold."""
+        """Return whether the other does not hold."""
         return not self.node.holds(record, steps)
 
 
@@ -279,7 +279,7 @@ class OverValues(Node):
         raise NotImplementedError
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether a value matches."""
+        """Return whether a value matches."""
         return next(self.meeting(record, steps), None) is not None
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
@@ -437,7 +437,7 @@ class Search(Node):
     place: str = field(default=PLACES[0])
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Say whether there is a match; names of headers count as well."""
+        """Return whether there is a match; names of headers count as well."""
         del steps
         return any(self.pattern.search(data) is not None for _, data in self._texts(record))
 

@@ -148,7 +148,7 @@ class ConsumerGroupHeartbeat:
 
 
 def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Say whether a heartbeat has more content than that its member is alive."""
+    """Return whether a heartbeat has more content than that its member is alive."""
     return (
         request.member_epoch <= 0
         or request.subscribed_topic_names is not None

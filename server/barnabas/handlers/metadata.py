@@ -115,7 +115,7 @@ class Metadata:
         )
 
     async def _is_sound(self, context: RequestContext, request: MetadataRequest) -> bool:
-        """Say whether each topic has a name, or since v12 an id."""
+        """Return whether each topic has a name, or since v12 an id."""
         by_id = context.api_version >= ASKING_BY_ID_SINCE
         for entry in request.topics or ():
             is_id = entry.topic_id != ZERO_UUID

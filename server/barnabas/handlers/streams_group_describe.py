@@ -64,7 +64,7 @@ def _topics_used(group: Described) -> Iterator[str]:
 
 
 def _is_large(group_id: str, shard: GroupShard) -> bool:
-    """Say whether the topology of a group is too long to be described in one turn of the event loop."""
+    """Return whether the topology of a group is too long to be described in one turn of the event loop."""
     return shard.event_size(group_id, "") > EVENT_SIZE_MAX
 
 

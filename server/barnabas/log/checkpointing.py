@@ -150,5 +150,5 @@ class Checkpointer:
 
     @property
     def is_outdated(self) -> bool:
-        """Say whether the files may have entries of removed logs, or lack some logs."""
+        """Return whether the files may have entries of removed logs, or lack some logs."""
         return bool(self._added) or any(self._removed.values())

@@ -42,7 +42,7 @@ class MarkedDir(NamedTuple):
         return len(self.name) == names.DIR_NAME_LENGTH_MAX
 
     def may_be_of(self, key: TopicPartition) -> bool:
-        """Say whether the directory may belong to that partition."""
+        """Return whether the directory may belong to that partition."""
         topic, partition = key
         is_topic = topic == self.topic or (self.may_be_cut_short and topic.startswith(self.topic))
         return is_topic and partition == self.partition
@@ -148,7 +148,7 @@ class CutOffCopies:
         self._moves.discard_copy(key, copy.log_dir, copy.path, now_ms)
 
     def _is_whole(self, copy: MarkedDir, key: TopicPartition) -> bool:
-        """Say whether all was copied, and the log's own directory renamed for the copy. Raises OSError.
+        """Return whether all was copied, and the log's own directory renamed for the copy. Raises OSError.
 
         The topic id alone does not show that: some logs have none, and a directory that is being removed has lost it.
         """

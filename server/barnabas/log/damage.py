@@ -165,7 +165,7 @@ def true_base_offset(
 
 
 def is_known_gap(file_names: Collection[str], offset: int) -> bool:
-    """Say whether records were cut out of the log at `offset`, so that a gap follows it."""
+    """Return whether records were cut out of the log at `offset`, so that a gap follows it."""
     return any(name.endswith(f"{names.LOG}{names.DAMAGED}{offset}") for name in file_names)
 
 

@@ -43,7 +43,7 @@ class IndexedSegment(Protocol):
 
 
 def offset_entry_holds(segment: IndexedSegment, slot: int) -> bool:
-    """Say whether a batch that ends at or before the entry's offset begins at its position; true without such an entry.
+    """Return whether a batch that ends at or before the entry's offset begins at its position; true without an entry.
 
     Raises OSError.
     """
@@ -58,7 +58,7 @@ def offset_entry_holds(segment: IndexedSegment, slot: int) -> bool:
 
 
 def time_entry_holds(segment: IndexedSegment, slot: int) -> bool:
-    """Say whether the batch at the entry's offset has its timestamp, and the entry fits between its neighbours.
+    """Return whether the batch at the entry's offset has its timestamp, and the entry fits between its neighbours.
 
     True without such an entry. Raises OSError.
     """

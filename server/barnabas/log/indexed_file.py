@@ -294,7 +294,7 @@ class IndexedFile:
         return size
 
     def has_index_room(self, index_bytes_max: int) -> bool:
-        """Say whether the next entry fits both indexes; the last slot of the time index is reserved for `seal`."""
+        """Return whether the next entry fits both indexes; the last slot of the time index is reserved for `seal`."""
         bytes_needed = self._index_bytes_wanted
         if not bytes_needed:
             bytes_needed = self._index_bytes_wanted = max(

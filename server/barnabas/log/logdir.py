@@ -67,7 +67,7 @@ def make_dir(disk: Disk, path: str) -> None:
 
 
 def exists(disk: Disk, path: str) -> bool:
-    """Say whether a file or directory exists. Raises OSError if that cannot be determined."""
+    """Return whether a file or directory exists. Raises OSError if that cannot be determined."""
     try:
         disk.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -129,7 +129,7 @@ def rename_away(disk: Disk, key: TopicPartition, path: str, directory: str, kind
 
 
 def ends_after(disk: Disk, directory: str, offset: int) -> bool:
-    """Say whether a log's directory has a segment with records that begins at or after this offset. Raises OSError."""
+    """Return whether a log's directory has a segment with records that begins at or after this offset. Raises OSError."""
     for name in file_names(disk, directory):
         file = names.parse_file_name(name)
         is_later = file is not None and file[1:] == (names.LOG, "") and file.base_offset >= offset

@@ -210,7 +210,7 @@ class Opener:
 
 
 def had_log(checkpoints: Checkpoints, key: TopicPartition) -> bool:
-    """Say whether a missing log existed when the checkpoints were written, and cannot be missing because of a crash.
+    """Return whether a missing log existed when the checkpoints were written, and cannot be missing because of a crash.
 
     A power cut may lose a directory that was never synced; an empty log counts as missing.
     """

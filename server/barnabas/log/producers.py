@@ -137,7 +137,7 @@ class Producer:
         return None
 
     def has_all(self, first_sequence: int, last_sequence: int, high_watermark: int) -> bool:
-        """Say whether all of these sequence numbers are certainly committed, in batches that are no longer remembered."""
+        """Return whether all these sequence numbers are certainly committed, in batches that were evicted."""
         if not self.batches:
             return False
         oldest = self.batches[0]
@@ -442,5 +442,5 @@ class ProducerState:
 
 
 def is_end_marker(header: BatchHeader) -> bool:
-    """Say whether a batch may have a transaction's end marker: a control batch of a producer."""
+    """Return whether a batch may have a transaction's end marker: a control batch of a producer."""
     return header.attributes & CONTROL_BIT != 0 and header.producer_id >= 0

@@ -171,7 +171,7 @@ class Segment(IndexedFile):
             self.file.truncate(self.size)
 
     def _take_write(self, records: Buffer) -> bool:
-        """Say whether the write in the background has written exactly these records. Raises OSError."""
+        """Return whether the write in the background has written exactly these records. Raises OSError."""
         write, self._background = self._background, None
         assert write is not None
         if write.take(records, self.size):

@@ -139,7 +139,7 @@ class Segments:
     def must_roll(
         self, size: int, timestamp: int, last_offset: int, *, config: LogConfig, now_ms: int
     ) -> bool:
-        """Say whether `size` bytes up to `last_offset`, with that largest timestamp, need a new segment."""
+        """Return whether `size` bytes up to `last_offset`, with that largest timestamp, need a new segment."""
         segment = self.active
         segment_size = segment.size
         if last_offset - segment.base_offset > OFFSET_DELTA_MAX:

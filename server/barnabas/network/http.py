@@ -55,7 +55,7 @@ def is_of_a_web_page(request: h11.Request, addresses: set[str]) -> bool:
 
 
 def has_foreign_host(request: h11.Request, addresses: set[str]) -> bool:
-    """Say whether a request asks a host by a name that is neither localhost nor one of `addresses`."""
+    """Return whether a request asks a host by a name that is neither localhost nor one of `addresses`."""
     try:
         name = urlsplit(f"//{_header(request, b'host') or ''}").hostname or ""
     except ValueError:
@@ -64,7 +64,7 @@ def has_foreign_host(request: h11.Request, addresses: set[str]) -> bool:
 
 
 def is_of_another_site(request: h11.Request) -> bool:
-    """Say whether a browser has sent a request for a page of another site than the requested host."""
+    """Return whether a browser has sent a request for a page of another site than the requested host."""
     if (_header(request, b"sec-fetch-site") or "none") not in ("none", "same-origin"):
         return True
     origin = _header(request, b"origin")

@@ -43,7 +43,7 @@ class Jwks:
         return urlsplit(self.url).scheme == "file"
 
     def is_due(self, now_s: float, *, lacks_key: bool) -> bool:
-        """Say whether the keys must be read (again): they are old, or lack the one that a token names."""
+        """Return whether the keys must be read (again): they are old, or lack the one that a token names."""
         age_s = now_s - self._read_at
         return self.keys is None or age_s > (UNKNOWN_KEY_SECONDS if lacks_key else self._refresh_s)
 

@@ -107,7 +107,7 @@ def _read(settings: StoreSettings) -> bytes:
 
 
 def _is_pem(settings: StoreSettings, data: bytes) -> bool:
-    """Say whether a file is read as PEM. Type JKS, the default, means PKCS12 too, which keytool writes since Java 9."""
+    """Return whether a file is read as PEM. Type JKS, the default, means PKCS12 too, which keytool writes since Java 9."""
     kind = settings.type.upper()
     is_der = data[:1] == bytes((_DER_SEQUENCE,))
     if kind == PEM:

@@ -33,7 +33,7 @@ def url_address(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine can connect to an address."""
+    """Return whether only this machine can connect to an address."""
     return host.startswith("127.") or host == "::1"
 
 

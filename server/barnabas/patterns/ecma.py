@@ -78,7 +78,7 @@ class EcmaPattern:
         return sum(pattern.programsize for pattern, _ in self._parts)
 
     def finds(self, text: str) -> bool:
-        """Say whether the pattern matches anywhere in a text. Raises PatternError where that might take too long."""
+        """Return whether the pattern matches anywhere in a text. Raises PatternError where that might take too long."""
         if self._has_loose_dot and any(end in text for end in _OTHER_LINE_ENDS):
             return _exact_pattern(self._text).finds(text)  # which is twice as large, so not made for all
         if not text.isascii():

@@ -111,7 +111,7 @@ def validate_at_once(
 
 
 def must_look_at_records(header: BatchHeader, config: AppendRules, now_ms: int) -> bool:
-    """Say whether the header alone cannot show that the records obey the rules."""
+    """Return whether the header alone cannot show that the records obey the rules."""
     return (
         config.record_validation == "full"
         or config.compacted

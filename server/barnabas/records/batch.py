@@ -309,7 +309,7 @@ def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Say whether the whole batch or message at `pos` is there and has the checksum that its header tells."""
+    """Return whether the whole batch or message at `pos` is there and has the checksum that its header tells."""
     return len(buf) - pos >= header.size and compute_crc(buf, pos, header) == header.crc
 
 

@@ -32,7 +32,7 @@ class AbortedBatches:
         self._aborting: set[int] = set()
 
     def hides(self, buf: Buffer, pos: int, header: BatchHeader) -> bool:
-        """Say whether the batch at `pos` holds records of an aborted transaction. Raises as `read_records`."""
+        """Return whether the batch at `pos` holds records of an aborted transaction. Raises as `read_records`."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._aborting.add(self._coming.pop()[1])
         if not header.is_transactional or header.producer_id not in self._aborting:

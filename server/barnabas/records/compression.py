@@ -57,7 +57,7 @@ def codec_of(codec_id: int) -> Codec:
 
 
 def is_loaded(codec: int) -> bool:
-    """Say whether the library of a codec is there."""
+    """Return whether the library of a codec is there."""
     return codec in _loaded
 
 
@@ -74,7 +74,7 @@ def _load(codec: int) -> None:
 
 
 def is_valid_level(codec: int, level: int) -> bool:
-    """Say whether Kafka's `compression.<codec>.level` may be `level`."""
+    """Return whether Kafka's `compression.<codec>.level` may be `level`."""
     low, high = LEVELS.get(Codec(codec), (0, -1))
     return low <= level <= high or (codec == Codec.GZIP and level == -1)
 

@@ -50,7 +50,7 @@ class AppendRules:
 
 
 def is_timestamp_allowed(config: AppendRules, now_ms: int, timestamp: int) -> bool:
-    """Say whether a record may have that timestamp (ms); none at all (-1) is allowed (KIP-937)."""
+    """Return whether a record may have that timestamp (ms); none at all (-1) is allowed (KIP-937)."""
     if timestamp == NO_TIMESTAMP or config.append_time:
         return True
     age_ms = now_ms - timestamp
@@ -71,7 +71,7 @@ class RecordJudge:
         self.code = Code.INVALID_RECORD
 
     def allows(self, index: int, key: bytes | None, timestamp: int) -> bool:
-        """Say whether a record obeys the rules, and remember if it does not."""
+        """Return whether a record obeys the rules, and remember if it does not."""
         if self.config.compacted and key is None:
             message = "a record of a compacted topic must have a key"
         elif not is_timestamp_allowed(self.config, self.now_ms, timestamp):

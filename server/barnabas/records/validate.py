@@ -210,7 +210,7 @@ class _Appender:
             )
 
     def obeys(self, scan: BodyScan) -> bool:
-        """Say whether all records obey the rules."""
+        """Return whether all records obey the rules."""
         config, now_ms = self.config, self.now_ms
         return (
             not (config.compacted and scan.null_keys)

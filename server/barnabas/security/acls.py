@@ -92,11 +92,11 @@ class AclFilter(NamedTuple):
     permission: int = ANY
 
     def matches(self, binding: AclBinding) -> bool:
-        """Say whether an ACL is one of those."""
+        """Return whether an ACL is one of those."""
         return self.matches_pattern(binding.pattern) and self.matches_entry(binding.entry)
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """Say whether ACLs with this pattern may be among those."""
+        """Return whether ACLs with this pattern may be among those."""
         if self.resource_type not in (ANY, pattern.resource_type):
             return False
         if self.pattern_type not in (ANY, MATCH, pattern.pattern_type):
@@ -110,7 +110,7 @@ class AclFilter(NamedTuple):
         return pattern.name == WILDCARD
 
     def matches_entry(self, entry: AccessControlEntry) -> bool:
-        """Say whether ACLs with this entry may be among those."""
+        """Return whether ACLs with this entry may be among those."""
         return (
             (self.principal is None or self.principal == entry.principal)
             and (self.host is None or self.host == entry.host)

@@ -103,12 +103,12 @@ class Authorizer(Protocol):
     def allows(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /
     ) -> bool:
-        """Say whether `requester` may do `operation` on this resource."""
+        """Return whether `requester` may do `operation` on this resource."""
 
     def allows_on_any(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, /
     ) -> bool:
-        """Say whether there is some resource of this type on which `requester` may do `operation`."""
+        """Return whether there is some resource of this type on which `requester` may do `operation`."""
 
     def reason(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /

@@ -86,7 +86,7 @@ def _known_address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_within(host: str, pattern: str) -> bool:
-    """Say whether a client's address is in the network of an ACL; false for an invalid network."""
+    """Return whether a client's address is in the network of an ACL; false for an invalid network."""
     if "/" not in pattern:
         return False
     network, address = _known_network(pattern), _known_address(host)

@@ -91,7 +91,7 @@ class StandardAuthorizer:
     def allows(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /
     ) -> bool:
-        """Say whether `requester` may do `operation` on this resource."""
+        """Return whether `requester` may do `operation` on this resource."""
         if self._newest() is not self._acls:
             self._forget()
         key = (requester, operation, resource_type, name)
@@ -108,7 +108,7 @@ class StandardAuthorizer:
     def allows_on_any(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, /
     ) -> bool:
-        """Say whether there may be a resource of this type on which `requester` may do `operation` (KIP-679)."""
+        """Return whether there may be a resource of this type on which `requester` may do `operation` (KIP-679)."""
         if self._newest() is not self._acls:
             self._forget()
         key = (requester, operation, resource_type)
@@ -126,7 +126,7 @@ class StandardAuthorizer:
         return self.decide(requester, operation, resource_type, name).reason
 
     def _is_from(self, requester: Requester, host: str) -> bool:
-        """Say whether a requester's address is the host of an ACL, or in it."""
+        """Return whether a requester's address is the host of an ACL, or in it."""
         if requester.host == host:
             return True
         return self._knows_networks and is_within(requester.host, host)
@@ -193,7 +193,7 @@ class StandardAuthorizer:
 
 
 def _is_below(name: str, prefixes: set[str]) -> bool:
-    """Say whether one of the prefixes is a prefix of the name."""
+    """Return whether one of the prefixes is a prefix of the name."""
     return bool(prefixes) and any(
         name[:length] in prefixes for length in {len(prefix) for prefix in prefixes}
     )

@@ -109,7 +109,7 @@ class ConnectionLimits:
     # --- taking a connection --------------------------------------------------------------------------------
 
     def has_room(self, listener: str) -> bool:
-        """Say whether one more connection may be open on a listener."""
+        """Return whether one more connection may be open on a listener."""
         if self.per_listener[listener] >= self._most_on[listener]:
             return False
         return listener == self._protected or self.open < self._most
@@ -150,7 +150,7 @@ class ConnectionLimits:
         return throttle_ms
 
     def refuses(self, host: str) -> bool:
-        """Say whether there are too many connections of an address."""
+        """Return whether there are too many connections of an address."""
         return self.per_ip[host] >= most_from(host, self._config)
 
     def opened(self, listener: str, host: str) -> None:
@@ -184,7 +184,7 @@ class ConnectionLimits:
         return self.open - self._most
 
     def may_go(self, listener: str) -> bool:
-        """Say whether connections of a listener are closed to make room for others."""
+        """Return whether connections of a listener are closed to make room for others."""
         return listener != self._protected
 
     async def wait_for_change(self) -> None:

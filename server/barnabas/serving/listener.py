@@ -112,7 +112,7 @@ class Listener:
 
 
 def _is_idle(since_s: float, connection: Connection) -> bool:
-    """Say whether nothing has come or gone since then, and no request is in hand."""
+    """Return whether nothing has come or gone since then, and no request is in hand."""
     return connection.last_active < since_s and not connection.answering
 
 

@@ -259,7 +259,7 @@ class UnsentMemory:
 
     @property
     def has_stuck(self) -> bool:
-        """Say whether a reader does not keep up."""
+        """Return whether a reader does not keep up."""
         return bool(self._stuck)
 
     def begin(self, held: Held, size: int) -> None:

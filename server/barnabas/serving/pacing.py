@@ -72,7 +72,7 @@ class Arrivals:
         return False
 
     def are_mixed(self, now_s: float) -> bool:
-        """Say whether other connections have sent something a moment ago, too."""
+        """Return whether other connections have sent something a moment ago, too."""
         return now_s - self.changed_s < OTHERS_SECONDS
 
 
@@ -105,7 +105,7 @@ class Pace:
 
     @property
     def may_poll(self) -> bool:
-        """Say whether it may busy-poll now, were there time."""
+        """Return whether it may busy-poll now, were there time."""
         return self.state is State.BUSY_POLLING and not self._skip
 
     @property

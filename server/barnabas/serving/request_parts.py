@@ -41,7 +41,7 @@ class Handlers(Protocol):
         """Handlers that are made, by API key."""
 
     def is_served(self, api: Api) -> bool:
-        """Say whether an API may be answered now."""
+        """Return whether an API may be answered now."""
 
     async def make(self, api: Api) -> Handle:
         """Import and make the handler of an API."""

@@ -91,7 +91,7 @@ SHOWS_PROCESSES: Final = os.path.exists("/proc/net/tcp")
 
 
 def is_running(process: int) -> bool:
-    """Say whether a process with this id runs, if that can be determined."""
+    """Return whether a process with this id runs, if that can be determined."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

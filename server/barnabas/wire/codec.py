@@ -71,7 +71,7 @@ class MessageCodec(Generic[M]):
         return f"<codec of {self.name} v{self.min_version}-{self.max_version}>"
 
     def is_flexible(self, version: int) -> bool:
-        """Say whether `version` has compact lengths and tagged fields."""
+        """Return whether `version` has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, buf: Buffer, pos: int, version: int, entries_max: int = NO_LIMIT) -> tuple[M, int]:

@@ -46,7 +46,7 @@ def _parts_of(kind: type[Any]) -> _Parts | None:
 
 
 def has_more_entries(message: Any, most: int) -> bool:
-    """Say whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
+    """Return whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
     parts = _parts_of(type(message))
     return parts is not None and _room_after(message, parts, most) < 0
 

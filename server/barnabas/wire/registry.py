@@ -45,7 +45,7 @@ def keys() -> tuple[int, ...]:
 
 
 def is_known(key: int) -> bool:
-    """Say whether Kafka ever published an API with this key."""
+    """Return whether Kafka ever published an API with this key."""
     return key in APIS
 
 
@@ -73,7 +73,7 @@ def key_of(name: str) -> int:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Say whether this version has compact lengths and tagged fields; false for an unknown key."""
+    """Return whether this version has compact lengths and tagged fields; false for an unknown key."""
     first = _FLEXIBLE_FROM.get(key)
     return first is not None and version >= first
 

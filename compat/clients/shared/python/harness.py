@@ -115,7 +115,7 @@ class Check:
         return number
 
     def has(self, numbers: Iterable[int]) -> bool:
-        """Say whether all these numbers were seen."""
+        """Return whether all these numbers were seen."""
         return self.numbers.issuperset(numbers)
 
     def finish(self, expected: Iterable[int], *, repeats: bool = False) -> None:

@@ -87,5 +87,5 @@ ASSIGNORS = {
 
 
 def is_cooperative(names: Iterable[str]) -> bool:
-    """Say whether members with these assignors keep their partitions while the group rebalances."""
+    """Return whether members with these assignors keep their partitions while the group rebalances."""
     return all(ASSIGNORS[name].is_cooperative for name in names)

@@ -96,7 +96,7 @@ class Identity:
         self._refused.clear()
 
     def may_send(self, outbox: Outbox) -> bool:
-        """Say whether the producer may send to a partition now; if not, wake the sender once it may."""
+        """Return whether the producer may send to a partition now; if not, wake the sender once it may."""
         return self.failure is None and self.producer != NO_PRODUCER and outbox not in self._refused
 
     def has_sent(self) -> None:

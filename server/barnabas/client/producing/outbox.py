@@ -228,7 +228,7 @@ class Outbox:
     # --- sending --------------------------------------------------------------------------------------------
 
     def may_send(self, current: Producer | None, in_flight_max: int) -> bool:
-        """Say whether the first batch may go now; `current` is the producer, None if it is not idempotent."""
+        """Return whether the first batch may go now; `current` is the producer, None if it is not idempotent."""
         batch = self.queue[0]
         if current is None:
             return in_flight_max > 1 or not self.sending
@@ -295,11 +295,11 @@ class Outbox:
             self.queue.remove(batch)
 
     def is_next(self, batch: Batch) -> bool:
-        """Say whether the broker must expect just this batch."""
+        """Return whether the broker must expect just this batch."""
         return batch.sequence == (self.last_acknowledged + 1 & SEQUENCE_MAX)
 
     def needs_restart(self) -> bool:
-        """Say whether only a new epoch helps: a batch that has failed left a gap, and nothing is under way.
+        """Return whether only a new epoch helps: a batch that has failed left a gap, and nothing is under way.
 
         Where it turns out that there is no gap, the partition continues without one.
         """

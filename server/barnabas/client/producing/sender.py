@@ -300,7 +300,7 @@ class Sender:
         batch.outbox.sending -= 1
 
     def may_retry(self, batch: Batch, code: int, log_start_offset: int) -> bool:
-        """Say whether to send a batch again; where only a new epoch helps, ask for one."""
+        """Return whether to send a batch again; where only a new epoch helps, ask for one."""
         outbox = batch.outbox
         if self._identity.producer is None:
             return is_retriable(code)

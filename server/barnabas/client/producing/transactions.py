@@ -121,7 +121,7 @@ class Transactions(Identity):
         return self.producer
 
     def may_send(self, outbox: Outbox) -> bool:
-        """Say whether the producer may send to a partition now; if not, wake the sender once it may."""
+        """Return whether the producer may send to a partition now; if not, wake the sender once it may."""
         if self.failure is not None or self.state is State.READY or self.state is State.NEW:
             return False
         if outbox.queue[0].sequence >= 0:

@@ -155,7 +155,7 @@ def _restrict(
 
 
 def is_complete(core: Core, partition: TopicPartition, assignment: Assignment) -> bool:
-    """Say whether all replicas of the target are in sync, and one of them can lead."""
+    """Return whether all replicas of the target are in sync, and one of them can lead."""
     now = core.state.states.get(partition)
     if now is None or not set(assignment.target) <= set(now.isr):
         return False

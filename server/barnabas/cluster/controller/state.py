@@ -146,7 +146,7 @@ class ControllerState:
     # --- brokers --------------------------------------------------------------------------------------------
 
     def is_live(self, broker_id: int) -> bool:
-        """Say whether a broker is registered and is not shutting down."""
+        """Return whether a broker is registered and is not shutting down."""
         return broker_id in self.brokers and broker_id not in self.shutting_down
 
     def live_ids(self) -> set[int]:
@@ -156,7 +156,7 @@ class ControllerState:
     def is_online(
         self, broker_id: int, partition: TopicPartition, *, also_shutting_down: bool = False
     ) -> bool:
-        """Say whether a replica can be used: its broker lives, and its log dir."""
+        """Return whether a replica can be used: its broker lives, and its log dir."""
         if broker_id not in self.brokers or (broker_id in self.shutting_down and not also_shutting_down):
             return False
         return partition not in self.offline_dirs.get(broker_id, ())
@@ -198,16 +198,16 @@ class ControllerState:
         return [(topic, index) for index in self.assignments.get(topic, {})]
 
     def is_deleting(self, topic: str) -> bool:
-        """Say whether a topic is being deleted, which begins when none of its partitions is being reassigned."""
+        """Return whether a topic is being deleted, which begins when none of its partitions is being reassigned."""
         deletion = self.deletions.get(topic)
         return deletion is not None and (deletion.begun or not self.is_reassigned(topic))
 
     def is_reassigned(self, topic: str) -> bool:
-        """Say whether a partition of a topic is being reassigned."""
+        """Return whether a partition of a topic is being reassigned."""
         return any(name == topic for name, _ in self.reassigning)
 
     def is_offline(self, partition: TopicPartition) -> bool:
-        """Say whether a partition has no leader that can be used, or never had one. One shutting down leads still."""
+        """Return whether a partition has no leader that can be used, or never had one. One shutting down leads still."""
         state = self.states.get(partition)
         return state is None or not self.is_online(state.leader, partition, also_shutting_down=True)
 

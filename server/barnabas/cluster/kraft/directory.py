@@ -29,7 +29,7 @@ class Until(NamedTuple):
     time_ms: int | None = None
 
     def excludes(self, offset: int, timestamp_ms: int) -> bool:
-        """Say whether a record comes after the bound."""
+        """Return whether a record comes after the bound."""
         if self.offset is not None and offset > self.offset:
             return True
         return self.time_ms is not None and timestamp_ms > self.time_ms

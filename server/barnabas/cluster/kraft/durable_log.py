@@ -272,7 +272,7 @@ class DurableLog:
         self._disk.sync_dir(self.path)
 
     def takes_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        """Say whether a snapshot made here may be added: it is newer than all others, and after the log start."""
+        """Return whether a snapshot made here may be added: it is newer than all others, and after the log start."""
         newest = self.snapshots[-1].id if self.snapshots else SnapshotId(0, 0)
         return snapshot_id > newest and snapshot_id.end_offset > self.log.log_start_offset
 

@@ -59,7 +59,7 @@ def metadata_dir(disk: Disk, dirs: Iterable[str], metadata_log_dir: str | None) 
 
 
 def has_log(disk: Disk, log_dir: str, name: str = names.CLUSTER_METADATA_DIR) -> bool:
-    """Say whether a readable log dir has a metadata log, or another entry of that name."""
+    """Return whether a readable log dir has a metadata log, or another entry of that name."""
     with suppress(OSError):
         return exists(disk, f"{log_dir}/{name}")
     return False

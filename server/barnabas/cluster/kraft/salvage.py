@@ -42,7 +42,7 @@ OFFSETS_LEFT_OUT: Final = 1_000
 
 
 def has_batch_from(file: File, position: int, base_offset: int) -> bool:
-    """Say whether there is a sound batch at or after a damaged position."""
+    """Return whether there is a sound batch at or after a damaged position."""
     return any(True for _ in _batches(file, position, base_offset))
 
 

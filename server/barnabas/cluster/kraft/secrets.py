@@ -25,7 +25,7 @@ def shown_value(resource_type: int, name: str, value: str | None) -> str | None:
 
 
 def is_secret(resource_type: int, name: str) -> bool:
-    """Say whether a setting's value is hidden."""
+    """Return whether a setting's value is hidden."""
     setting = _find(resource_type, name)
     if setting is not None:
         return setting.sensitive

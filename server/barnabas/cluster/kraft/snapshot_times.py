@@ -21,7 +21,7 @@ class SnapshotTimer:
         self._bytes_at, self._begun_ms = bytes_applied, now_ms
 
     def is_due(self, bytes_applied: int, now_ms: int) -> bool:
-        """Say whether a snapshot of the records applied so far is due."""
+        """Return whether a snapshot of the records applied so far is due."""
         if bytes_applied - self._bytes_at >= self._bytes_max:
             return True
         is_late = 0 < self._interval_ms <= now_ms - self._begun_ms
@@ -39,7 +39,7 @@ class StoredSnapshot(NamedTuple):
 def is_oldest_beyond(
     snapshots: Sequence[StoredSnapshot], log_bytes: int, *, bytes_max: int, age_ms_max: int, now_ms: int
 ) -> bool:
-    """Say whether the oldest snapshot is to be removed, and the log before the second; -1 is no limit.
+    """Return whether the oldest snapshot is to be removed, and the log before the second; -1 is no limit.
 
     The newest snapshot always stays.
     """

@@ -57,7 +57,7 @@ class TakenOver(NamedTuple):
 
 
 def has_journal(disk: Disk, dirs: Sequence[str]) -> bool:
-    """Say whether there is a journal that no log has replaced. Raises StorageError if there is a journal and a log."""
+    """Return whether there is a journal that no log has replaced. Raises StorageError if there is a journal and a log."""
     if any(has_log(disk, path, READY) for path in dirs):
         return True
     journal = journal_files(disk, dirs)

@@ -129,7 +129,7 @@ def _is_known(kind: type[K], number: int) -> bool:
 
 
 def _is_znode_name(name: str) -> bool:
-    """Say whether ZooKeeper takes this as one part of a path."""
+    """Return whether ZooKeeper takes this as one part of a path."""
     return name not in (".", "..") and not any(
         char == "/"
         or char < " "

@@ -400,7 +400,7 @@ class Draft:
 
 
 def has_similar(name: str) -> bool:
-    """Say whether another topic's name could differ from this one only in "." and "_"."""
+    """Return whether another topic's name could differ from this one only in "." and "_"."""
     return "." in name or "_" in name
 
 
@@ -438,7 +438,7 @@ class Delta(NamedTuple):
         )
 
     def replaced(self, name: str) -> bool:
-        """Say whether the former topic of this name is gone, and another one or none has the name.
+        """Return whether the former topic of this name is gone, and another one or none has the name.
 
         A topic with an id that was unknown, or is no longer sent, is the same topic. Only `deleted` shows that it was
         deleted.

@@ -274,7 +274,7 @@ class Peers:
         link.again_at = trio.current_time() + backoff_ms / 1000
 
     def _is_same(self, broker_id: int, target: BrokerInfo) -> bool:
-        """Say whether a broker is still where it was, in the same registration."""
+        """Return whether a broker is still where it was, in the same registration."""
         broker = self._image().brokers.get(broker_id)
         return (
             broker is not None

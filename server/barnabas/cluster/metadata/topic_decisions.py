@@ -179,7 +179,7 @@ def _checked_assignments(
 
 
 def _are_brokers(image: ClusterImage, replicas: Sequence[int]) -> bool:
-    """Say whether these can be a partition's replicas: at least one, each a broker, none of them twice."""
+    """Return whether these can be a partition's replicas: at least one, each a broker, none of them twice."""
     if not 0 < len(replicas) <= len(image.brokers):
         return False
     return len(set(replicas)) == len(replicas) and all(broker in image.brokers for broker in replicas)

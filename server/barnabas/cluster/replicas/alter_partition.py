@@ -166,7 +166,7 @@ class RemoteAlterPartition:
 
 
 def is_current(proposal: Proposal) -> bool:
-    """Say whether the replica still leads in the epoch in which it made a proposal."""
+    """Return whether the replica still leads in the epoch in which it made a proposal."""
     replica, change = proposal
     return replica.role is Role.LEADER and replica.leader_epoch == change.leader_epoch
 

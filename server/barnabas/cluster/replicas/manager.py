@@ -96,7 +96,7 @@ class Replicas:
         return self._replicas.get((topic, index))
 
     def is_served(self, partition_log: PartitionLog) -> bool:
-        """Say whether a log is that of a replica."""
+        """Return whether a log is that of a replica."""
         replica = self._replicas.get((partition_log.topic, partition_log.partition))
         return replica is not None and replica.log is partition_log
 
@@ -122,7 +122,7 @@ class Replicas:
         return (info.leader, info.leader_epoch) if info is not None else (-1, -1)
 
     def is_offline(self, topic: str, index: int, info: PartitionInfo) -> bool:
-        """Say whether this broker should lead a partition and cannot, since its log is not there."""
+        """Return whether this broker should lead a partition and cannot, since its log is not there."""
         return info.leader == self._broker_id and (topic, index) not in self._replicas
 
     def _info(self, topic: str, index: int) -> PartitionInfo | None:
@@ -256,7 +256,7 @@ class Replicas:
     def _begins(
         self, key: tuple[str, int], info: PartitionInfo, info_before: PartitionInfo | None, *, is_start: bool
     ) -> bool:
-        """Say whether a replica may begin with an empty log: its former records are not needed, or given up."""
+        """Return whether a replica may begin with an empty log: its former records are not needed, or given up."""
         if self._context.keeper is Keeper.ZOOKEEPER:
             return key in self._told_new
         if self._context.keeper is Keeper.QUORUM:

@@ -58,14 +58,14 @@ class OwnLogs:
         return None
 
     def has_other(self, topic: TopicInfo, index: int) -> bool:
-        """Say whether the log that is here under a partition's name has another topic id."""
+        """Return whether the log that is here under a partition's name has another topic id."""
         partition_log = self._logs.get(topic.name, index)
         return partition_log is not None and is_another(partition_log, topic.id)
 
     def may_be_made(
         self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool, is_new: bool
     ) -> bool:
-        """Say whether a log that `find` has not found may be made; otherwise the partition stays offline.
+        """Return whether a log that `find` has not found may be made; otherwise the partition stays offline.
 
         `is_new`: this broker had no replica of the partition in the image before.
         """
@@ -88,7 +88,7 @@ class OwnLogs:
     def _may_be_made_where_assigned(
         self, topic: TopicInfo, index: int, info: PartitionInfo, *, is_new: bool
     ) -> bool:
-        """Say whether a replica's log may be made, by the log dir that the image of a quorum has for it (KIP-858).
+        """Return whether a replica's log may be made, by the log dir that the image of a quorum has for it (KIP-858).
 
         In a dir that is not there, or went offline, the replica may have a log with records: an empty one in its place
         could lead. That of a dir here was removed by hand if the checkpoints know of it.
@@ -127,7 +127,7 @@ class OwnLogs:
         return False
 
     def _may_replace_missing(self, key: TopicPartition, topic_id: bytes, info: PartitionInfo) -> bool:
-        """Say whether a log may be made in place of one that was removed by hand, and tell the operator."""
+        """Return whether a log may be made in place of one that was removed by hand, and tell the operator."""
         if not self._does_without(info):
             self._tell_missing(key, topic_id)
             return False
@@ -138,7 +138,7 @@ class OwnLogs:
         return True
 
     def _does_without(self, info: PartitionInfo) -> bool:
-        """Say whether another broker leads a partition, and this one is not in sync: all that is committed is elsewhere."""
+        """Return whether another broker leads a partition and this one is not in sync: what is committed is elsewhere."""
         me = self._context.broker_id
         return info.leader >= 0 and info.leader != me and me not in info.isr
 
@@ -261,7 +261,7 @@ class OwnLogs:
 
 
 def is_another(partition_log: PartitionLog, topic_id: bytes) -> bool:
-    """Say whether a log has the id of another topic than this one; damage of its id does not make it one."""
+    """Return whether a log has the id of another topic than this one; damage of its id does not make it one."""
     log_topic_id = partition_log.topic_id
     return (
         log_topic_id is not None

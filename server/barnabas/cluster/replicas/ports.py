@@ -74,7 +74,7 @@ class TierStarts(Protocol):
     """Restarts logs of followers after the records in tiered storage (KIP-405)."""
 
     def begins_last(self, replica: Any, leader_end_offset: int) -> bool:
-        """Say whether an empty log is to begin after all that is in tiered storage, rather than in it (KIP-1023)."""
+        """Return whether an empty log is to begin after all that is in tiered storage, rather than in it (KIP-1023)."""
 
     def start(
         self,

@@ -400,11 +400,11 @@ class Replica:
             )
 
     def has_follower(self, replica_id: int) -> bool:
-        """Say whether a broker has a replica of this partition, which is led here."""
+        """Return whether a broker has a replica of this partition, which is led here."""
         return self._state is not None and self._state.follower(replica_id) is not None
 
     def is_in_sync(self, replica_id: int) -> bool:
-        """Say whether a broker is in the ISR of this partition, which is led here."""
+        """Return whether a broker is in the ISR of this partition, which is led here."""
         return self._state is not None and replica_id in self._state.isr
 
     def follower_fetched(
@@ -435,7 +435,7 @@ class Replica:
         self._low_watermark_moved()
 
     def holds_back(self, replica_id: int) -> bool:
-        """Say whether records must not be sent to a follower now: it is throttled and out of sync."""
+        """Return whether records must not be sent to a follower now: it is throttled and out of sync."""
         return self._context.leader_throttle.holds(self) and replica_id not in self._leader_state().isr
 
     def sent_to_follower(self, size: int) -> None:

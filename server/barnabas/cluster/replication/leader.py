@@ -207,11 +207,11 @@ class LeaderState:
         return min(leader_log_start_offset, *starts) if starts else leader_log_start_offset
 
     def has_enough_in_sync(self, min_isr: int) -> bool:
-        """Say whether acks=all may be accepted: `min.insync.replicas`, but no more than there are replicas."""
+        """Return whether acks=all may be accepted: `min.insync.replicas`, but no more than there are replicas."""
         return len(self.isr) >= min_isr or len(self.isr) >= len(self.replicas)
 
     def has_enough_after_append(self, min_isr: int) -> bool:
-        """Say whether records that all in-sync replicas have may be acknowledged to acks=all.
+        """Return whether records that all in-sync replicas have may be acknowledged to acks=all.
 
         Replicas that are about to join count, as they do for the high watermark.
         """

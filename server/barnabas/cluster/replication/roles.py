@@ -91,5 +91,5 @@ def steps(
 
 
 def is_stale(info_before: PartitionInfo, info: PartitionInfo) -> bool:
-    """Say whether `info` is older than the present state: epochs never go back."""
+    """Return whether `info` is older than the present state: epochs never go back."""
     return (info.leader_epoch, info.partition_epoch) < (info_before.leader_epoch, info_before.partition_epoch)

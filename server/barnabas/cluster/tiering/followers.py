@@ -103,7 +103,7 @@ class FollowerTiers:
     # --- where logs begin -----------------------------------------------------------------------------------
 
     def begins_last(self, replica: Replica, leader_end_offset: int) -> bool:
-        """Say whether an empty log is to begin after all that is in tiered storage (KIP-1023)."""
+        """Return whether an empty log is to begin after all that is in tiered storage (KIP-1023)."""
         is_enabled = self._config.get(settings.FOLLOWER_FETCH_LAST_TIERED_OFFSET_ENABLE)
         return is_enabled and leader_end_offset > 0 == replica.log.log_end_offset and replica.log.is_tiered
 

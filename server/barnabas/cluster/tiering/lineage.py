@@ -34,7 +34,7 @@ def entries_between(epochs: Epochs, start: int, end: int) -> list[tuple[int, int
 
 
 def is_in_lineage(segment: RemoteSegment, epochs: Epochs, log_end_offset: int) -> bool:
-    """Say whether all of a segment is part of a log with these epochs.
+    """Return whether all of a segment is part of a log with these epochs.
 
     Epochs that ended before the log start, and which the log has dropped, are not compared.
     """
@@ -109,7 +109,7 @@ def segment_at(segments: PartitionSegments, epochs: LeaderEpochs, offset: int) -
 def is_read_from(
     segment: RemoteSegment, segments: PartitionSegments, epochs: LeaderEpochs, offset: int
 ) -> bool:
-    """Say whether records of a log that are read from an offset on come out of a remote segment, too."""
+    """Return whether records of a log that are read from an offset on come out of a remote segment, too."""
     return segment.end_offset >= offset and any(
         segment_at(segments, epochs, max(first, segment.start_offset, offset)) is segment
         for _, first in segment.leader_epochs

@@ -330,7 +330,7 @@ class TieredStorage:
 
 
 def _is_stored(replica: Replica) -> bool:
-    """Say whether segments of a replica may be in the store, or are to be deleted there."""
+    """Return whether segments of a replica may be in the store, or are to be deleted there."""
     log = replica.log
     is_switched_off = log.config.remote_log_delete_on_disable and log.topic not in LOCAL_TOPICS
     return log.topic_id is not None and (log.is_tiered or is_switched_off)

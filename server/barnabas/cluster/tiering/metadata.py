@@ -169,7 +169,7 @@ class RemoteMetadata:
         return bool(self._count) and self._log.is_all_ready
 
     def is_ready_for(self, partition: TopicIdPartition) -> bool:
-        """Say whether all records were read of a partition, up to the end that was there when it began to be followed."""
+        """Return whether all records of a partition were read, up to its end when it began to be followed."""
         count = self._count
         return bool(count) and self._log.is_ready(metadata_partition(partition, count))
 

@@ -119,7 +119,7 @@ class MetadataLog:
             self._follower.restarted(index)
 
     def is_ready(self, index: int) -> bool:
-        """Say whether a partition was read up to the end that it had when it began to be followed."""
+        """Return whether a partition was read up to the end that it had when it began to be followed."""
         tail = self._tails.get(index)
         return tail is not None and tail.is_ready
 

@@ -60,12 +60,12 @@ it is empty. The broker that allocates the first ids makes it.
 
 
 def is_sensitive(path: str) -> bool:
-    """Say whether a znode has secrets: then no other user may read it, if there are ACLs at all."""
+    """Return whether a znode has secrets: then no other user may read it, if there are ACLs at all."""
     return is_secret(path)
 
 
 def is_open(path: str) -> bool:
-    """Say whether any client may change a znode even if there are ACLs: old consumers write theirs themselves."""
+    """Return whether any client may change a znode even if there are ACLs: old consumers write theirs themselves."""
     return path == CONSUMERS or path.startswith(f"{CONSUMERS}/")
 
 

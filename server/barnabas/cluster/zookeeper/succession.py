@@ -64,7 +64,7 @@ async def _assigned(zookeeper: ZooKeeper, broker_id: int, budget: LoopBudget) ->
 
 
 async def _is_needed(zookeeper: ZooKeeper, broker_id: int, partitions: Sequence[TopicPartition]) -> bool:
-    """Say whether an ISR has this broker and another live one."""
+    """Return whether an ISR has this broker and another live one."""
     try:
         names = await until_answered(zookeeper, lambda: zookeeper.children(znodes.BROKER_IDS))
     except NoNodeError:

@@ -132,7 +132,7 @@ class Truth:
 
 
 def is_same(topic: TopicInfo, other: TopicInfo) -> bool:
-    """Say whether these are the same topic; without ids, topics of one name are taken for the same."""
+    """Return whether these are the same topic; without ids, topics of one name are taken for the same."""
     return NO_TOPIC_ID in (topic.id, other.id) or topic.id == other.id
 
 

@@ -132,7 +132,7 @@ def listed(*, in_cluster: bool = False) -> list[str]:
 
 
 def is_listed(name: str, *, in_cluster: bool = False) -> bool:
-    """Say whether a setting is shown when it is not set."""
+    """Return whether a setting is shown when it is not set."""
     row = find(name)
     return (
         row is not None
@@ -150,7 +150,7 @@ def own_names() -> frozenset[str]:
 
 
 def is_gone(setting: Setting[Any], *, in_cluster: bool) -> bool:
-    """Say whether Kafka 4 has no such setting and this broker does not act on it: then it counts as unknown."""
+    """Return whether Kafka 4 has no such setting and this broker does not act on it: then it counts as unknown."""
     return setting.is_removed and not (in_cluster and setting.acts_in_cluster)
 
 

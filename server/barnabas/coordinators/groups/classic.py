@@ -86,7 +86,7 @@ class ClassicGroup(ClassicState):
         return self.members.shares([name for name, _ in protocols])
 
     def _has_room_for(self, member_id: str) -> bool:
-        """Say whether a member has room: in a rebalance joined members count, else all; an empty group has room."""
+        """Return whether a member has room: in a rebalance joined members count, else all; an empty group has room."""
         if self.state is State.EMPTY:
             return True
         if self.state is not State.PREPARING_REBALANCE:
@@ -323,7 +323,7 @@ class ClassicGroup(ClassicState):
                 out.records.append(self.record())
 
     def _is_large(self) -> bool:
-        """Say whether the record of the generation is too long to be encoded within an event."""
+        """Return whether the record of the generation is too long to be encoded within an event."""
         if len(self.members) >= MANY_MEMBERS:
             return True
         protocol = self.protocol or ""
@@ -343,7 +343,7 @@ class ClassicGroup(ClassicState):
         )
 
     def is_written_as(self, generation: int) -> bool:
-        """Say whether a generation that is encoded outside the event is still current, and its members wait for it."""
+        """Return whether a generation that is encoded outside the event is still current, and its members wait for it."""
         return self.state is State.COMPLETING_REBALANCE and self.generation == generation == self.writing
 
     def assigned(self, generation: int, now_ms: int, out: Decision) -> None:

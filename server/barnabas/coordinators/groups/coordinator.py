@@ -194,13 +194,13 @@ class GroupCoordinator(Runtime["GroupShard"]):
 
 
 def _is_large_timer(machine: GroupShard, key: Hashable) -> bool:
-    """Say whether a timer removes a member that has very many partitions."""
+    """Return whether a timer removes a member that has very many partitions."""
     assert isinstance(key, tuple)
     return len(key) > 2 and machine.event_size(key[1], key[2]) > EVENT_SIZE_MAX
 
 
 def _is_large_part(part: Sequence[tuple[str, frozenset[Any]]], machine: GroupShard) -> bool:  # noqa: ARG001
-    """Say whether the parts of these members have very many partitions together."""
+    """Return whether the parts of these members have very many partitions together."""
     return sum([len(assigned) for _, assigned in part]) > EVENT_SIZE_MAX
 
 

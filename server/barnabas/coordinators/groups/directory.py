@@ -25,7 +25,7 @@ class GroupDirectory(Protocol):
         """All groups by id."""
 
     def exists(self, group_id: str) -> bool:
-        """Say whether a group exists in any form, with members or offsets."""
+        """Return whether a group exists in any form, with members or offsets."""
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
         """Return a group, None if there is none of this kind."""

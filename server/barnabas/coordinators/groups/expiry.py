@@ -82,7 +82,7 @@ def _expired(
 
 
 def _is_over(shard: GroupShard, group_id: str) -> bool:
-    """Say whether a group exists, but has neither members nor offsets."""
+    """Return whether a group exists, but has neither members nor offsets."""
     group = shard.groups.get(group_id)
     if group is None or not group.is_unused:
         return False

@@ -240,7 +240,7 @@ class Members:
         return max(timeouts, default=0)
 
     def shares(self, protocols: Iterable[str]) -> bool:
-        """Say whether all members support one of these protocols."""
+        """Return whether all members support one of these protocols."""
         count = len(self._by_id)
         return any(self._votes.get(name, 0) == count for name in protocols)
 

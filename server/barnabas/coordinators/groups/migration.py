@@ -30,7 +30,7 @@ from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartitions
 
 
 def can_upgrade(group: ClassicGroup) -> bool:
-    """Say whether a member of the consumer protocol may join this classic group."""
+    """Return whether a member of the consumer protocol may join this classic group."""
     return (
         group.settings.migration_policy.allows_upgrade
         and group.protocol_type == CONSUMER
@@ -111,7 +111,7 @@ def _send_back(group: ClassicGroup, context: EventContext) -> None:
 
 
 def can_downgrade(group: ConsumerGroup, leaving_id: str, *, is_replaced: bool) -> bool:
-    """Say whether, without this member, only members of the classic protocol are left and the group may become classic."""
+    """Return whether all members but this one are of the classic protocol, so that the group may become classic."""
     leaving = group.members.get(leaving_id)
     rest = len(group.members) - 1
     return (
@@ -151,7 +151,7 @@ def downgrade_for(
 
 
 def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
-    """Say whether all members have their targets and, except for the leaving one, the group's epoch."""
+    """Return whether all members have their targets and, except for the leaving one, the group's epoch."""
     return group.epoch == group.assignment_epoch and all(
         _has(member) == group.target.get(member.id, NO_PARTITIONS)
         and (member.epoch == group.epoch or member.id == leaving_id)

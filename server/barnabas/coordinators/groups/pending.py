@@ -126,7 +126,7 @@ class PendingOffsets:
                 del self._contested[place]
 
     def has(self, group_id: str) -> bool:
-        """Say whether the end of a transaction may change a group's offsets."""
+        """Return whether the end of a transaction may change a group's offsets."""
         return group_id in self._by_group
 
     def of(self, group_id: str, topic_partition: TopicPartition) -> list[OffsetCommitValue]:

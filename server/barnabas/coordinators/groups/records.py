@@ -61,7 +61,7 @@ def offset_record(
 
 
 def is_whole(value: OffsetCommitValue, versions: RecordVersions) -> bool:
-    """Say whether a record has all fields of an offset, so that its replay gives the same offset."""
+    """Return whether a record has all fields of an offset, so that its replay gives the same offset."""
     return value.expire_timestamp < 0 and versions.offset_commit >= LEADER_EPOCH_SINCE
 
 

@@ -153,7 +153,7 @@ class GroupShard:
         return size
 
     def _is_behind(self, group: ConsumerGroup) -> bool:
-        """Say whether the next event of a group resolves its expressions again, as topics were created or deleted."""
+        """Return whether the next event of a group resolves its expressions again, as topics were created or deleted."""
         return bool(group.regexes) and group.topics_seen is not self.metadata.image.topics
 
     def subscription_size(self, group_id: str) -> int:
@@ -167,7 +167,7 @@ class GroupShard:
         return 0 if group is None else group.topic_states.size
 
     def exists(self, group_id: str) -> bool:
-        """Say whether a group exists in any form, with members or offsets."""
+        """Return whether a group exists in any form, with members or offsets."""
         return group_id in self.groups or group_id in self.offsets or self.pending.has(group_id)
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
@@ -175,12 +175,12 @@ class GroupShard:
         protocols.join_group(self, joining, EventContext(self.metadata.image, now_ms, out))
 
     def is_up_to_date(self, beat: Heartbeat, now_ms: int) -> bool:
-        """Say whether a heartbeat changes nothing; a `consumer_heartbeat` directly after it does not check again."""
+        """Return whether a heartbeat changes nothing; a `consumer_heartbeat` directly after it does not check again."""
         group = self.find(beat.request.group_id, ConsumerGroup)
         return group is not None and is_up_to_date(group, beat, self.metadata.image, now_ms)
 
     def has_matched(self, group_id: str, expression: str) -> bool:
-        """Say whether a consumer group has resolved an expression for the present topics."""
+        """Return whether a consumer group has resolved an expression for the present topics."""
         group = self.find(group_id, ConsumerGroup)
         return (
             group is not None

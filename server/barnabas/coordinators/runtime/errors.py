@@ -12,12 +12,12 @@ _REFUSED = (*_TOO_LARGE, *_OF_PRODUCER, ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 def is_refusal(error: RequestError | StorageError) -> bool:
-    """Say whether records were refused, and the log is unchanged."""
+    """Return whether records were refused, and the log is unchanged."""
     return isinstance(error, RequestError) and error.code in _REFUSED
 
 
 def is_in_log(error: RequestError | StorageError) -> bool:
-    """Say whether the records are in the log in spite of the error; they may be lost with the leader."""
+    """Return whether the records are in the log in spite of the error; they may be lost with the leader."""
     return isinstance(error, RequestError) and error.code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 

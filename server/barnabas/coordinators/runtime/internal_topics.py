@@ -38,7 +38,7 @@ class InternalTopic:
         return len(info.partitions) if info else 0
 
     def is_empty(self, partition: int) -> bool:
-        """Say whether a partition has no records to read."""
+        """Return whether a partition has no records to read."""
         log = self._replicas.leader(self.topic, partition).log
         return log.log_start_offset == log.log_end_offset
 
@@ -61,7 +61,7 @@ class InternalTopic:
         return led.append_own(batch, now_ms=now_ms).last_offset + 1
 
     def is_committed(self, partition: int, end_offset: int) -> bool:
-        """Say whether the high watermark of a partition that is led here has reached `end_offset`."""
+        """Return whether the high watermark of a partition that is led here has reached `end_offset`."""
         replica = self._replicas.find(self.topic, partition)
         return replica is not None and not replica.closed and replica.log.high_watermark >= end_offset
 

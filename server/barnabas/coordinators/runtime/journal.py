@@ -27,7 +27,7 @@ class Journal(Protocol):
         """The number of its partitions, 0 if the topic does not exist."""
 
     def is_empty(self, partition: int) -> bool:
-        """Say whether a partition has no records to read. Raises RequestError."""
+        """Return whether a partition has no records to read. Raises RequestError."""
 
     def end_offset(self, partition: int) -> int:
         """The offset after the last record of a partition. Raises RequestError."""
@@ -41,7 +41,7 @@ class Journal(Protocol):
         """
 
     def is_committed(self, partition: int, end_offset: int) -> bool:
-        """Say whether `wait_committed` would return immediately; False if in doubt."""
+        """Return whether `wait_committed` would return immediately; False if in doubt."""
 
     async def wait_committed(self, partition: int, end_offset: int) -> None:
         """Wait for the high watermark to reach `end_offset`. Raises RequestError."""
@@ -70,7 +70,7 @@ def led_partitions(journal: Journal) -> list[int]:
 
 
 def is_led_in(journal: Journal, partition: int, leader_epoch: int) -> bool:
-    """Say whether this broker still leads a partition in that leader epoch."""
+    """Return whether this broker still leads a partition in that leader epoch."""
     try:
         return journal.leader_epoch(partition) == leader_epoch
     except (RequestError, StorageError):

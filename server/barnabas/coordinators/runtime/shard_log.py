@@ -83,7 +83,7 @@ class ShardLog(Generic[M]):
         return Entry(out.records, producer_id, decoded=out.decoded)
 
     def is_committed(self, shard: Shard[M], end_offset: int) -> bool:
-        """Say whether no wait is necessary: the usual case of a partition without followers."""
+        """Return whether no wait is necessary: the usual case of a partition without followers."""
         return shard.failure is None and (
             not end_offset or self._journal.is_committed(shard.partition, end_offset)
         )

@@ -129,7 +129,7 @@ class Shards(Generic[M]):
         return [self.active(partition) for partition in led_partitions(self._journal)]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Say whether this broker still leads the partition, in the shard's leader epoch."""
+        """Return whether this broker still leads the partition, in the shard's leader epoch."""
         return is_led_in(self._journal, shard.partition, shard.leader_epoch)
 
     async def when_active(self, partition: int) -> Shard[M]:

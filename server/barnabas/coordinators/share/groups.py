@@ -159,5 +159,5 @@ class ShareGroups:
 
 
 def _is_large(group_id: str, asked: int, shard: GroupShard) -> bool:
-    """Say whether an event about the states of a group visits very many of them."""
+    """Return whether an event about the states of a group visits very many of them."""
     return asked + shard.share_state_size(group_id) > EVENT_SIZE_MAX

@@ -60,7 +60,7 @@ class Run:
         return self.state if self.target is None else self.target
 
     def may_join(self, other: Run) -> bool:
-        """Say whether `other`, which comes next, differs only in its offsets."""
+        """Return whether `other`, which comes next, differs only in its offsets."""
         return (
             self.state is other.state
             and self.deliveries == other.deliveries

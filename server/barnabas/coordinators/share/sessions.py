@@ -99,7 +99,7 @@ class ShareSessions:
         return self._sessions.pop(key, None)
 
     def has_any(self, group_id: str) -> bool:
-        """Say whether a group has a session."""
+        """Return whether a group has a session."""
         return any(key[0] == group_id for key in self._sessions)
 
     def of_connection(self, connection_id: int) -> list[ShareSession]:

@@ -71,7 +71,7 @@ class ClusterMarkers:
             nursery.start_soon(self._late_batches.run)
 
     def is_at_hand(self, topic_partition: TopicPartition) -> bool:
-        """Say whether the partition has its only replica here."""
+        """Return whether the partition has its only replica here."""
         info = self._metadata.image.partition(*topic_partition)
         return info is not None and info.replicas == (self._broker_id,)
 

@@ -123,7 +123,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         return next_producer
 
     async def _is_at_hand(self, transactional_id: str) -> bool:
-        """Say whether a transaction can be completed without other brokers."""
+        """Return whether a transaction can be completed without other brokers."""
         transaction = self.transaction_of(transactional_id)
         for topic_partition in transaction.partitions if transaction is not None else ():
             if not self._markers.is_at_hand(topic_partition):
@@ -309,7 +309,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     def is_open(
         self, transactional_id: str, producer: Producer, topic_partitions: frozenset[TopicPartition]
     ) -> bool:
-        """Say whether these partitions are in the open transaction right now; for a check just before an append."""
+        """Return whether these partitions are in the open transaction right now; for a check just before an append."""
         transaction = self.transaction_of(transactional_id)
         return (
             transaction is not None
@@ -325,7 +325,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
 
 
 def _is_large_timer(machine: TransactionShard, key: Hashable) -> bool:
-    """Say whether a transaction that has timed out has many partitions."""
+    """Return whether a transaction that has timed out has many partitions."""
     assert isinstance(key, tuple)
     return machine.partition_count(key[1]) > EVENT_SIZE_MAX
 

@@ -17,7 +17,7 @@ class MarkerWriter(Protocol):
     """Ends transactions in partitions."""
 
     def is_at_hand(self, topic_partition: TopicPartition) -> bool:
-        """Say whether a marker is committed as soon as it is written: here, without replicas on other brokers."""
+        """Return whether a marker is committed as soon as it is written: here, without replicas on other brokers."""
 
     async def write(
         self,

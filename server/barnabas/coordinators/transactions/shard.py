@@ -292,7 +292,7 @@ def _ending(prepared: Transaction) -> Ending:
 
 
 def _is_known(transaction: Transaction, expected: Producer) -> bool:
-    """Say whether a resuming producer is the one of this id, now or before its epochs were used up."""
+    """Return whether a resuming producer is the one of this id, now or before its epochs were used up."""
     if transaction.epoch == NO_EPOCH or expected.id == transaction.producer_id:
         return True
     return expected.id == transaction.previous_producer_id and expected.epoch >= EPOCH_MAX_OF_CLIENTS
@@ -311,7 +311,7 @@ def _next_epoch(transaction: Transaction, expected: Producer | None) -> tuple[in
 
 
 def _may_end(transaction: Transaction, producer: Producer, *, repeated: bool) -> bool:
-    """Say whether the epoch may end the transaction, or has ended it before."""
+    """Return whether the epoch may end the transaction, or has ended it before."""
     return producer.epoch == transaction.epoch or (repeated and transaction.state.is_complete)
 
 

@@ -108,7 +108,7 @@ class Transaction:
         return self.epoch >= EPOCH_MAX_OF_CLIENTS
 
     def needs_producer_id(self, expected: Producer | None) -> bool:
-        """Say whether a producer that begins, or resumes as `expected`, needs a new id.
+        """Return whether a producer that begins, or resumes as `expected`, needs a new id.
 
         No producer resumes with the epoch that is reserved for fencing: none would be left to fence it.
         """
@@ -117,7 +117,7 @@ class Transaction:
         return expected.epoch == self.epoch or (self.epoch == EPOCH_MAX and expected.epoch == self.last_epoch)
 
     def matches(self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int) -> bool:
-        """Say whether a transaction has one of these states and producers, and is older; an empty filter matches all.
+        """Return whether a transaction has one of these states and producers, and is older; an empty filter matches all.
 
         As in Kafka, an ended transaction keeps its start time, and one that has not begun has -1, which is very long
         ago.

@@ -137,7 +137,7 @@ class FetchAnswer:
         await read_remote(self._context, self._services.tiered.reads, done, wait_ms)
 
     def _must_wait(self, reader: Reader) -> bool:
-        """Say whether too few bytes were read to answer already."""
+        """Return whether too few bytes were read to answer already."""
         done, request = reader.result, self._request
         return (
             done.size < request.min_bytes

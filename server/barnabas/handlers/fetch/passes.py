@@ -219,7 +219,7 @@ class FetchPass:
         return replica
 
     def is_quiet(self, topic: str, want: SessionPartition) -> bool:
-        """Say whether an incremental response omits a partition: no records, and no changes.
+        """Return whether an incremental response omits a partition: no records, and no changes.
 
         A follower that is up to date is noted as caught up.
         """

@@ -284,11 +284,11 @@ class Appender:
         return topic.name
 
     def _is_closed_to_clients(self, topic: str) -> bool:
-        """Say whether the broker alone writes to a topic, so that this client may not."""
+        """Return whether the broker alone writes to a topic, so that this client may not."""
         return topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID
 
     def _is_written_in_thread(self, size: int) -> bool:
-        """Say whether writing this many bytes of records would delay other tasks too long."""
+        """Return whether writing this many bytes of records would delay other tasks too long."""
         return size >= BACKGROUND_BYTES and self._context.connection.is_among_others
 
     def _count(self, size: int) -> None:

@@ -134,12 +134,12 @@ class Admission:
         return replica.leader_epoch, NO_OFFSET if state is None else state.marker_offset
 
     def _is_older(self, part: Part) -> bool:
-        """Say whether the partition has a higher epoch of the producer: then the coordinator need not be asked."""
+        """Return whether the partition has a higher epoch of the producer: then the coordinator need not be asked."""
         state = self.replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
         return state is not None and state.producer_epoch > part.producer.epoch
 
     def _has_begun(self, part: Part) -> bool:
-        """Say whether the producer's transaction has begun in the partition, and is not yet ended there."""
+        """Return whether the producer's transaction has begun in the partition, and is not yet ended there."""
         try:
             partition = self.replicas.leader(*part.topic_partition)
         except RequestError:

@@ -70,7 +70,7 @@ class BatchFilter:
         return retain_records(header, kept, delete_horizon_ms=horizon_ms)
 
     def keeps(self, header: BatchHeader, record: Record) -> bool:
-        """Say whether a record is kept: the last one of its key is, a tombstone for some time."""
+        """Return whether a record is kept: the last one of its key is, a tombstone for some time."""
         if record.offset > self.offsets.latest_offset:
             return True
         if record.key is None:

@@ -37,7 +37,7 @@ class CleanableRange(NamedTuple):
     is_overdue: bool
 
     def is_due(self, min_cleanable_dirty_ratio: float) -> bool:
-        """Say whether a cleaning is worth while, or overdue."""
+        """Return whether a cleaning is worth while, or overdue."""
         return self.cleanable_bytes > 0 and (self.is_overdue or self.ratio > min_cleanable_dirty_ratio)
 
 

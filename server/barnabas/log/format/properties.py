@@ -93,7 +93,7 @@ def decode_partition_metadata(data: bytes) -> bytes:
 
 
 def is_damaged_copy(topic_id: bytes, of: bytes) -> bool:
-    """Say whether a topic id, as read from a file, is a damaged copy of another id.
+    """Return whether a topic id, as read from a file, is a damaged copy of another id.
 
     `partition.metadata` has no checksum, and each character of it that changes makes another valid id. Ids are random:
     two that were made for two topics do not agree in all but DAMAGED_CHARACTERS_MAX of their 22 characters.

@@ -201,7 +201,7 @@ class CrashRecovery:
         return UNBOUNDED
 
     def _ends_at(self, segment: Segment, offset: int) -> bool:
-        """Say whether a segment, which was cut at `offset`, ends there; or begins there, and was replaced."""
+        """Return whether a segment, which was cut at `offset`, ends there; or begins there, and was replaced."""
         if offset == segment.base_offset:
             return sound_header_at(segment.file, 0, segment.size) is not None
         try:
@@ -363,7 +363,7 @@ class CrashRecovery:
         return True
 
     def _is_whole(self, segment: Segment, position: int) -> bool:
-        """Say whether a damaged end of a log was once written completely: then no crash of the process has torn it."""
+        """Return whether a damaged end of a log was once written completely, so that no crash has torn it."""
         if self._was_closed:
             return True
         size = segment.size - position

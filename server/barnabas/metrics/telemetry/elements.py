@@ -12,7 +12,7 @@ _VARINT_BYTES_MAX = 10
 
 
 def has_more_elements(data: bytes | memoryview, descriptor: Any, count_max: int) -> bool:
-    """Say whether a message holds more than `count_max` fields, nested ones included.
+    """Return whether a message holds more than `count_max` fields, nested ones included.
 
     `descriptor` is protobuf's of the message's type. Malformed bytes end the count: a parser stops there, too.
     """

@@ -50,14 +50,14 @@ class ClientInstance:
         return max(EXPIRATION_MS_MIN, EXPIRATION_INTERVALS * self.selection.push_interval_ms)
 
     def may_get(self, now_ms: int) -> bool:
-        """Say whether it may ask for its subscription: once per push interval."""
+        """Return whether it may ask for its subscription: once per push interval."""
         if now_ms - max(self.last_get_ms, self.last_push_ms) < self.selection.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Say whether it may push: once per interval, and at any time after it asked, for clients spread their pushes."""
+        """Return whether a client may push: once per interval, and at any time after it asked for its subscription."""
         early = now_ms - self.last_push_ms < self.selection.push_interval_ms
         if early and self.last_get_ms <= self.last_push_ms:
             return False

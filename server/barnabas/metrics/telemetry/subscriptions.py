@@ -68,7 +68,7 @@ class Subscription:
             return cls(metrics, interval_ms, None)
 
     def matches(self, attributes: Attributes) -> bool:
-        """Say whether all its patterns match the client.
+        """Return whether all its patterns match the client.
 
         An attribute that is not known, or that is too long to be matched in a turn of the event loop, matches nothing.
         """

@@ -54,7 +54,7 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
 
 
 def _is_member(data: memoryview) -> bool:
-    """Say whether another member begins here."""
+    """Return whether another member begins here."""
     return len(data) >= _SHORTEST_MEMBER_BYTES and bytes(data[:3]) == _MAGIC and not data[3] & _RESERVED_FLAGS
 
 

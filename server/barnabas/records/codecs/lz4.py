@@ -80,7 +80,7 @@ def _library_level(level: int | None) -> int:
 
 
 def has_linked_blocks(data: Buffer) -> bool:
-    """Say whether the blocks of the frame depend on each other: Java clients cannot read that."""
+    """Return whether the blocks of the frame depend on each other: Java clients cannot read that."""
     return len(data) > 4 and not data[4] & _FLAG_INDEPENDENT_BLOCKS
 
 

@@ -82,7 +82,7 @@ class SaslServer:
     # --- allowed requests ---------------------------------------------------------------------------------------
 
     def expects_token(self, *, is_known_api: bool) -> bool:
-        """Say whether the next frame is a bare token: after SaslHandshake v0, or of a GSSAPI client without a handshake.
+        """Return whether the next frame is a bare token: after SaslHandshake v0, or of a GSSAPI client without a handshake.
 
         `is_known_api` says whether the frame begins with the key of some API; a first frame that does not is a token of
         a client of Kafka 0.9. Raises PeerError where GSSAPI is not offered.
@@ -150,7 +150,7 @@ class SaslServer:
         return ErrorCode.NONE
 
     def _may_begin_again(self, steady_ms: float) -> bool:
-        """Say whether a client may log in once more, and note when: only where logins expire, and not all the time."""
+        """Return whether a client may log in once more, and note when: only where logins expire, and not all the time."""
         if self.expires_ms is None:
             return False
         if self._last_begun_ms is not None and steady_ms - self._last_begun_ms < REAUTHENTICATION_MS_MIN:

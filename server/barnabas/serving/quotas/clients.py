@@ -39,7 +39,7 @@ class Meter(Generic[M]):
         """For how long, added up."""
 
     def is_forgettable(self, now_ms: int) -> bool:
-        """Say whether a new one would say the same."""
+        """Return whether a new one would say the same."""
         return self.counted.is_forgettable(now_ms)
 
     def throttled(self, ms: int) -> None:

@@ -15,7 +15,7 @@ class Forgettable(Protocol):
     """A value that may be dropped."""
 
     def is_forgettable(self, now_ms: int, /) -> bool:
-        """Say whether a new one would say the same."""
+        """Return whether a new one would say the same."""
 
 
 K = TypeVar("K", bound=Hashable)

@@ -94,5 +94,5 @@ class Rate:
         return min(floor((rate - limit) / limit * window_ms + 0.5), THROTTLE_MS_MAX)
 
     def is_forgettable(self, now_ms: int) -> bool:
-        """Say whether a new one would say the same."""
+        """Return whether a new one would say the same."""
         return self.per_second(now_ms) == 0

@@ -40,5 +40,5 @@ class TokenBucket:
         return 0 if tokens >= 0 else min(floor(-tokens / limit * 1000.0 + 0.5), THROTTLE_MS_MAX)
 
     def is_forgettable(self, now_ms: int) -> bool:
-        """Say whether a new one would say the same: it is full."""
+        """Return whether a new one would say the same: it is full."""
         return self.tokens(self._limit, now_ms) >= self._limit * self._burst_s

@@ -101,7 +101,7 @@ def original_chunk(data: bytes, size: int, *, is_compressed: bool, cipher: Chunk
 
 
 def has_compressed_records(log: BinaryIO) -> bool:
-    """Say whether the first batch of a log is compressed; the plug-in's heuristic takes it for all. Seeks to the start."""
+    """Return whether the first batch of a log is compressed, from which the plug-in infers the rest. Seeks to the start."""
     header = log.read(HEADER_SIZE)
     log.seek(0)
     if len(header) < HEADER_SIZE or header[MAGIC_OFFSET] > _MAGIC_MAX:

@@ -62,7 +62,7 @@ class Batch:
         return after
 
     def can_lead(self, key: Key, replica: int) -> bool:
-        """Say whether a replica of a partition could lead, if it is in sync."""
+        """Return whether a replica of a partition could lead, if it is in sync."""
         partition = self.partition(key)
         return partition is not None and self._conditions(key, partition, None).can_lead(replica)
 

@@ -39,12 +39,12 @@ def check_size(records: Sequence[Any]) -> None:
 
 
 def has_directories(image: QuorumImage) -> bool:
-    """Say whether replicas are assigned to log dirs (KIP-858)."""
+    """Return whether replicas are assigned to log dirs (KIP-858)."""
     return image.metadata_version >= DIRECTORIES_LEVEL
 
 
 def allows_unclean(state: ControllerState, topic_name: str) -> bool:
-    """Say whether a replica out of sync may become the leader if no other can."""
+    """Return whether a replica out of sync may become the leader if no other can."""
     text = _setting(state, topic_name, _UNCLEAN)
     return bool(state.config.value_of(_UNCLEAN)) if text is None else text.lower() == "true"
 
@@ -91,13 +91,13 @@ def check_epoch(image: QuorumImage, broker_id: int, epoch: int) -> Broker:
 
 
 def is_active(image: QuorumImage, broker_id: int) -> bool:
-    """Say whether a broker can be in sync and lead: registered, neither fenced nor shutting down."""
+    """Return whether a broker can be in sync and lead: registered, neither fenced nor shutting down."""
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def has_online_dir(broker: Broker | None, directory: bytes) -> bool:
-    """Say whether a replica's log dir on a broker is online, as far as the registration tells."""
+    """Return whether a replica's log dir on a broker is online, as far as the registration tells."""
     if broker is None or directory == LOST:
         return False
     # The broker registered at a level without log dirs in registrations: their state is unknown.
@@ -115,5 +115,5 @@ def default_dir(image: QuorumImage, broker_id: int) -> bytes:
 
 
 def is_reserved(directory: bytes) -> bool:
-    """Say whether the id of a log dir is one of the first hundred, which are reserved (KIP-858)."""
+    """Return whether the id of a log dir is one of the first hundred, which are reserved (KIP-858)."""
     return not any(directory[:8]) and int.from_bytes(directory[8:], "big", signed=True) < 100

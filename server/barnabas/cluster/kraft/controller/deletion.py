@@ -65,7 +65,7 @@ def delete_topics(state: ControllerState, request: DeleteTopicsRequest, caller: 
 
 
 def _given(named: _Named) -> tuple[bool, bool]:
-    """Say whether a name, and whether an id is present."""
+    """Return whether a name, and whether an id is present."""
     return named[0] is not None, named[1] != ZERO_UUID
 
 
@@ -128,7 +128,7 @@ def _delete(
 
 
 def _access(name: str, caller: Caller) -> tuple[bool, bool]:
-    """Say whether a caller may describe, and whether it may delete a topic."""
+    """Return whether a caller may describe, and whether it may delete a topic."""
     if caller.may(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
         return True, True
     return (

@@ -136,7 +136,7 @@ def _elect_by_time(
 
 
 def _is_due(state: ControllerState, task: str, interval_ms: int) -> bool:
-    """Say whether work is due, and if it is, set its next time."""
+    """Return whether work is due, and if it is, set its next time."""
     due = _due(state)
     is_due = due.setdefault(task, state.monotonic_ms + interval_ms) <= state.monotonic_ms
     if is_due:

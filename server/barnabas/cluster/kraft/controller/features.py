@@ -95,7 +95,7 @@ def tick(state: ControllerState) -> tuple[Any, ...]:
 
 
 def has_elr(image: QuorumImage) -> bool:
-    """Say whether the cluster has eligible leader replicas (KIP-966)."""
+    """Return whether the cluster has eligible leader replicas (KIP-966)."""
     return image.features.get(ELR, 0) > 0
 
 

@@ -41,7 +41,7 @@ class Index:
             self.put(key, None, partition)
 
     def is_of(self, image: QuorumImage) -> bool:
-        """Say whether this is the index of an image."""
+        """Return whether this is the index of an image."""
         return self._image.partitions is image.partitions and self._image.topics is image.topics
 
     def follow(self, changes: Iterable[Change], image: QuorumImage) -> Steps[None]:
@@ -74,7 +74,7 @@ class Index:
         return tuple(self._led_by.get(NO_LEADER, ()))
 
     def leads(self, broker_id: int) -> bool:
-        """Say whether a broker leads any partition."""
+        """Return whether a broker leads any partition."""
         return broker_id in self._led_by
 
     def similar_topic(self, name: str) -> str | None:

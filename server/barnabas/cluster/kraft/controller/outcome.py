@@ -26,7 +26,7 @@ class Caller(NamedTuple):
     client_id: str | None = None
     is_token_authenticated: bool = False
     may: Callable[[Operation, ResourceType, str], bool] = lambda *_: True
-    """Say whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
+    """Return whether the caller has a permission, by the ACLs of the image and `super.users`; logs denials."""
     charge: Callable[[str, int], None] = lambda *_: None
     """Charge partitions of a topic that are added or removed to the quota of mutations (KIP-599).
 

@@ -35,7 +35,7 @@ class Conditions(NamedTuple):
     """Conditions under which a partition changes."""
 
     can_lead: Callable[[int], bool]
-    """Say whether a replica could lead, if it is in sync."""
+    """Return whether a replica could lead, if it is in sync."""
     metadata_version: int
     min_isr: int
     has_elr: bool

@@ -120,7 +120,7 @@ def refusal(
 
 
 def _is_eligible(image: QuorumImage, replica: _Replica) -> bool:
-    """Say whether a broker can be in sync: it is active, and has not restarted since the leader last heard from it."""
+    """Return whether a broker can be in sync: it is active, and has not restarted since the leader last heard from it."""
     return is_active(image, replica.id) and replica.epoch in (_ANY_EPOCH, image.brokers[replica.id].epoch)
 
 

@@ -35,7 +35,7 @@ def usable_brokers(image: QuorumImage) -> tuple[UsableBroker, ...]:
 
 
 def has_room(broker: Broker) -> bool:
-    """Say whether a broker has a log dir that is not cordoned, as far as its registration tells."""
+    """Return whether a broker has a log dir that is not cordoned, as far as its registration tells."""
     if not broker.log_dirs or broker.cordoned_log_dirs is None:
         return True
     return not set(broker.log_dirs) <= set(broker.cordoned_log_dirs)

@@ -66,7 +66,7 @@ class BrokerSessions:
         self._sessions.pop(broker_id, None)
 
     def is_valid(self, broker_id: int, epoch: int, now_ms: int, timeout_ms: int) -> bool:
-        """Say whether a registration of a broker has a session that has not ended."""
+        """Return whether a registration of a broker has a session that has not ended."""
         session = self._sessions.get(broker_id)
         return session is not None and session.epoch == epoch and not _is_over(session, now_ms, timeout_ms)
 

@@ -151,7 +151,7 @@ def tick(state: ControllerState) -> tuple[Any, ...]:
 
 
 def _may_handle_tokens(caller: Caller) -> bool:
-    """Say whether the caller may handle tokens: it must have logged in, and not with a token.
+    """Return whether the caller may handle tokens: it must have logged in, and not with a token.
 
     For a forwarded request, the broker has checked that the client has logged in.
     """

@@ -137,7 +137,7 @@ class Leading:
         ]
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Say whether a replica has had the whole log, and has fetched within the last hour."""
+        """Return whether a replica has had the whole log, and has fetched within the last hour."""
         progress = self._progress.get(key, NO_PROGRESS)
         return progress.caught_up_ms >= 0 and progress.fetched_ms > now_ms - CAUGHT_UP_MS_MAX
 

@@ -136,7 +136,7 @@ def vote(replica: Replica, version: int, request: Any, now_ms: int) -> Reply:
 
 
 def may_grant(replica: Replica, candidate: ReplicaKey, *, is_up_to_date: bool, is_asking: bool) -> bool:
-    """Say whether a candidate of this epoch gets the vote, or the pre-vote if it only asks (KIP-996)."""
+    """Return whether a candidate of this epoch gets the vote, or the pre-vote if it only asks (KIP-996)."""
     if is_asking:
         is_content = replica.role is Role.FOLLOWER and replica.has_fetched
         return is_up_to_date and replica.role is not Role.LEADER and not is_content
@@ -259,7 +259,7 @@ def fetch(replica: Replica, version: int, request: Any, now_ms: int, files: LogF
 
 
 def place(replica: Replica, offset: int, last_epoch: int, files: LogFiles, answer: Any) -> bool:
-    """Say whether a fetch continues the log; if not, set the diverging epoch or the snapshot to fetch in the answer."""
+    """Return whether a fetch continues the log; if not, set the diverging epoch or the snapshot to fetch in the answer."""
     ids, start_offset = files.snapshot_ids, files.start_offset
     if ids:
         oldest, latest = ids[0], ids[-1]

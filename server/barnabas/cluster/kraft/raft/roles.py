@@ -391,7 +391,7 @@ class Roles:
         return decisions
 
     def _is_removed(self) -> bool:
-        """Say whether voters without this node are committed."""
+        """Return whether voters without this node are committed."""
         return not self.is_voter and self.log.voters_offset() < self.log.high_watermark
 
     def finish_change(self, error: int, message: str | None = None) -> None:

@@ -97,7 +97,7 @@ def address_by(endpoints: Iterable[tuple[str, str, int]], listener: str) -> Addr
 
 
 def is_same(named: Voter | Vote | ReplicaKey, key: ReplicaKey) -> bool:
-    """Say whether two names are of the same replica; without a directory id, any replica with the node id is."""
+    """Return whether two names are of the same replica; without a directory id, any replica with the node id is."""
     return named.id == key.id and named.directory_id in (MIGRATING, key.directory_id)
 
 

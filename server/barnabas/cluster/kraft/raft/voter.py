@@ -143,7 +143,7 @@ class Replica(Roles):
             self.finish_change(ErrorCode.REQUEST_TIMED_OUT, f"node {change.key.id} does not answer")
 
     def _settle(self, send: Send) -> bool:
-        """Say whether a request is in flight, and end that."""
+        """Return whether a request is in flight, and end that."""
         if self._in_flight.get(send.key) != send.number:
             return False
         del self._in_flight[send.key]

@@ -90,7 +90,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
         return votes.most_common(1)[0][0] if votes else self.settings.consumer_assignors[0]
 
     def prefers_another_assignor(self, before: ConsumerMember, after: ConsumerMember) -> bool:
-        """Say whether most members ask for another assignor after a member's change (relevant since Kafka 4.4)."""
+        """Return whether most members ask for another assignor after a member's change (relevant since Kafka 4.4)."""
         if before.server_assignor == after.server_assignor:
             return False
         return self.assignor_name(self.members.values()) != self.assignor_name(self.members_with(after))

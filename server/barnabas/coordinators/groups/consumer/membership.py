@@ -204,7 +204,7 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
 
 
 def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, now_ms: int) -> bool:
-    """Say whether a heartbeat changes nothing, as most do; sets `beat.unchanged` to the member then."""
+    """Return whether a heartbeat changes nothing, as most do; sets `beat.unchanged` to the member then."""
     request = beat.request
     member = group.members.get(request.member_id)
     beat.unchanged = None
@@ -253,7 +253,7 @@ def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> Consu
 
 
 def _says_nothing(beat: Heartbeat, member: ConsumerMember) -> bool:
-    """Say whether a heartbeat changes none of its member's fields: null or -1 means no change."""
+    """Return whether a heartbeat changes none of its member's fields: null or -1 means no change."""
     request = beat.request
     return (
         request.rebalance_timeout_ms == -1
@@ -350,7 +350,7 @@ def advance(
 
 
 def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage, now_ms: int) -> bool:
-    """Say whether the last assignment is at least `consumer.assignment.interval.ms` ago; the first one never waits.
+    """Return whether the last assignment is at least `consumer.assignment.interval.ms` ago; the first one never waits.
 
     If many members join together, each would move partitions that the others just got: large groups wait until they are
     quiet, but no longer than `LARGE_INTERVAL_MS` after their last assignment.

@@ -159,5 +159,5 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
 
 def _are_same(now: tuple[object, ...], before: tuple[object, ...]) -> bool:
-    """Say whether these are identical objects, one by one."""
+    """Return whether these are identical objects, one by one."""
     return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))

@@ -190,7 +190,7 @@ def assignment_ahead(
 
 
 def _may_assign(group: ShareGroup, context: EventContext) -> bool:
-    """Say whether the last assignment is older than `share.assignment.interval.ms`; the first one never waits."""
+    """Return whether the last assignment is older than `share.assignment.interval.ms`; the first one never waits."""
     interval_ms = group.settings.of_share_group(context.image, group.id).assignment_interval_ms
     return not group.was_assigned_within(interval_ms, context.now_ms)
 
@@ -221,7 +221,7 @@ def _epoch(
 
 
 def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
-    """Say whether the target lacks initialized partitions; record it if it lacks none."""
+    """Return whether the target lacks initialized partitions; record it if it lacks none."""
     if not group.members or group.assignment_epoch < group.epoch:
         return False
     if group.is_settled(image.topics):

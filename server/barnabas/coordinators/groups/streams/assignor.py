@@ -123,7 +123,7 @@ class _Plan:
         return self.processes[worker.process_id].counts[worker.id]
 
     def has(self, worker: Worker, task: TaskId) -> bool:
-        """Say whether a member's process has the task in any role."""
+        """Return whether a member's process has the task in any role."""
         return task in self.processes[worker.process_id].tasks
 
     def give(self, process: _Process, member_id: str, role: str, task: TaskId) -> None:

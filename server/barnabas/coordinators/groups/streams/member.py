@@ -52,7 +52,7 @@ class StreamsMember(EpochMember[Task]):
         )
 
     def wants_the_same(self, other: StreamsMember) -> bool:
-        """Say whether two members are the same for an assignor, whatever the client's address and name."""
+        """Return whether two members are the same for an assignor, whatever the client's address and name."""
         return (self.topology_epoch, self.rack_id, self.client_tags, self.process_id) == (
             other.topology_epoch,
             other.rack_id,
