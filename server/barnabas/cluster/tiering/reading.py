@@ -201,9 +201,9 @@ def read_ahead(
     count: int,
     may_continue: Callable[[], bool],
 ) -> list[RemoteRecords]:
-    """Read what the next `count` fetches of `max_bytes` get from a batch on, each whole batches; fewer at the segment's end.
+    """Read whole batches for the next `count` fetches of `max_bytes` from a batch on; fewer at the segment's end.
 
-    A batch that is larger than `max_bytes` ends the run, and so does `may_continue`, which is asked before each read but the
+    A batch that is larger than `max_bytes` ends the run, as does `may_continue`, which is called before each read but the
     first. Raises RemoteStorageError, CorruptRecordsError.
     """
     index = indexes.offsets(segment)

@@ -251,7 +251,9 @@ class RemoteReads:
     @staticmethod
     def _local_aborted(fetch: RemoteFetch, upper_offset: int) -> list[AbortedTransaction]:
         local_log = fetch.replica.log
-        return local_log.aborted_transactions(max(fetch.offset, local_log.local_log_start_offset), upper_offset)
+        return local_log.aborted_transactions(
+            max(fetch.offset, local_log.local_log_start_offset), upper_offset
+        )
 
     # --- ListOffsets ------------------------------------------------------------------------------------------
 

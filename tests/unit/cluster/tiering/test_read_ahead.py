@@ -1,4 +1,4 @@
-"""What is read ahead of sequential readers of remote segments: its bounds in bytes, time and threads."""
+"""Records read ahead of sequential readers of remote segments: bounds in bytes, time and threads."""
 
 from __future__ import annotations
 
