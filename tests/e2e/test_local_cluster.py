@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.running import import_path
 from tests.support.effort import EFFORT
+from tests.support.stock_consumer import read_values
 
 WAIT_S = 60
 READY = "barnabas cluster is ready: bootstrap.servers="
@@ -67,21 +68,6 @@ def active_controller(bootstrap: str) -> int:
     assert done.returncode == 0, done.stderr
     leader: int = json.loads(done.stdout)["quorum"]["leader"]
     return leader
-
-
-def read_values(bootstrap: str, count: int) -> set[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
-    )
-    consumer.subscribe(["t"])
-    values: set[bytes] = set()
-    while len(values) < count:
-        message = consumer.poll(WAIT_S)
-        assert message is not None, f"{len(values)} of {count} records are there"
-        if message.error() is None:
-            values.add(message.value())
-    consumer.close()
-    return values
 
 
 @contextmanager

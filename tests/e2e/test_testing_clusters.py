@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
 from barnabas.testing import ControlFailedError, KafkaCluster, start_cluster_process
+from tests.support.stock_consumer import read_values
 
 WAIT_S = 30
 COUNT = 30
@@ -31,20 +32,6 @@ def produce(cluster: KafkaCluster, word: str, acks: int | str = "all") -> set[by
     assert producer.flush(WAIT_S) == 0
     assert len(acknowledged) == COUNT
     return acknowledged
-
-
-def read(cluster: KafkaCluster, count: int) -> set[bytes]:
-    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "log_level": 0})
-    consumer.subscribe(["t"])
-    values: set[bytes] = set()
-    while len(values) < count:
-        message = consumer.poll(WAIT_S)
-        assert message is not None, f"{len(values)} of {count} records are there"
-        if message.error() is None:
-            values.add(message.value())
-    consumer.close()
-    return values
 
 
 def leaders_of_a_client(cluster: KafkaCluster, bootstrap: str) -> dict[int, int]:
@@ -75,7 +62,7 @@ def test_acknowledged_records_survive_kills_and_cuts(kafka_cluster: KafkaCluster
     assert isolated not in kafka_cluster.leaders("t").values()
     kafka_cluster.rejoin(isolated)
     acknowledged |= produce(kafka_cluster, "all reach each other")
-    assert read(kafka_cluster, len(acknowledged)) == acknowledged
+    assert read_values(kafka_cluster.bootstrap, len(acknowledged)) == acknowledged
 
 
 def test_leader_moves_for_clients_while_they_produce(kafka_cluster: KafkaCluster) -> None:

@@ -12,11 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,
-    OffsetSpec,
-)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.testing.running import import_path
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.running import import_path
+from tests.support.stock_consumer import read_values
 from tests.support.systems import processes
 
 WAIT_S = 60
@@ -84,20 +85,6 @@ def produce(bootstrap: str, values: list[str], login: Mapping[str, str] = NO_LOG
     return acknowledged
 
 
-def read(bootstrap: str, count: int, login: Mapping[str, str] = NO_LOGIN) -> set[bytes]:
-    settings = {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "log_level": 0, **login})
-    consumer.subscribe(["t"])
-    values: set[bytes] = set()
-    while len(values) < count:
-        message = consumer.poll(WAIT_S)
-        assert message is not None, f"{len(values)} of {count} records are there"
-        if message.error() is None:
-            values.add(message.value())
-    consumer.close()
-    return values
-
-
 def pid_of(parent: int, directory: Path, number: int) -> int:
     """The process id of a worker."""
     (result,) = (
@@ -131,7 +118,7 @@ def test_workers_share_partitions_and_restart_when_killed(tmp_path: Path, keeper
         assert len(sent) == 3 * COUNT
     assert (tmp_path / "cluster.properties").exists() is (keeper == "quorum")
     with workers(tmp_path, 2) as running:
-        assert read(running.bootstrap, 3 * COUNT) == sent
+        assert read_values(running.bootstrap, 3 * COUNT) == sent
 
 
 SECURED = """\
@@ -158,7 +145,7 @@ def test_secured_workers_let_only_known_users_in(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, **root})
         admin.create_topics([NewTopic("t", 4, 1)])["t"].result(WAIT_S)
         assert len(produce(running.bootstrap, [f"{n}" for n in range(COUNT)], root)) == COUNT
-        assert len(read(running.bootstrap, COUNT, root)) == COUNT
+        assert len(read_values(running.bootstrap, COUNT, **root)) == COUNT
         assert produce(running.bootstrap, ["refused"], ann) == set()
         text = (tmp_path / "data" / "cluster.properties").read_text()
         (controller,) = re.findall("voters=1@(.*)", text)

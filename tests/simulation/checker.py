@@ -6,11 +6,24 @@ followed from there.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tests.simulation.clients import LATEST_OF_KEYS, OUTPUT, TOPIC
 from tests.simulation.history import Final, Gained, History, Transaction
+
+
+def failures_of(run: Callable[[], object]) -> list[str]:
+    """Run a history; return why it has not come to its end, nothing if it has."""
+    try:
+        run()
+    except TimeoutError as error:
+        return [str(error)]
+    except ExceptionGroup as error:
+        late, _ = error.split(TimeoutError)
+        return [str(late.exceptions[0]) if late is not None else "".join(traceback.format_exception(error))]
+    return []
 
 
 def violations(history: History) -> list[str]:

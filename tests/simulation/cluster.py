@@ -9,7 +9,6 @@ one bring about the conditions under which bugs of replication would show (`wors
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from random import Random
@@ -25,6 +24,7 @@ from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper, ZooKeeperW
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
+from tests.simulation.checker import failures_of
 from tests.simulation.clients import (
     LATEST_OF_KEYS,
     OUTPUT,
@@ -99,16 +99,8 @@ def judged(seed: int, kind: Kind = Kind.MILD, *, faults: Sequence[str] = ()) -> 
             await _Run(world, nursery, history, kind, faults).run()
             nursery.cancel_scope.cancel()
 
-    try:
-        run_world(seed, program, seconds_max=SECONDS_MAX)
-    except TimeoutError as error:
-        return history, [str(error)]
-    except ExceptionGroup as error:
-        late, _ = error.split(TimeoutError)
-        return history, [
-            str(late.exceptions[0]) if late is not None else "".join(traceback.format_exception(error))
-        ]
-    return history, cluster_violations(history)
+    failures = failures_of(lambda: run_world(seed, program, seconds_max=SECONDS_MAX))
+    return history, failures or cluster_violations(history)
 
 
 async def _count_messages(world: World) -> None:

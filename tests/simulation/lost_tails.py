@@ -7,7 +7,6 @@ record that is in the log in the end.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from random import Random
@@ -21,6 +20,7 @@ from barnabas.testing.simulation.world import World, run_world
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tests.simulation.checker import failures_of
 from tests.simulation.clients import (
     EARLIEST,
     LATEST,
@@ -236,13 +236,8 @@ def judged(seed: int) -> tuple[History, list[str]]:
     async def program(world: World) -> None:
         await _Run(world, history, readers).run()
 
-    try:
-        run_world(seed, program, seconds_max=SECONDS_MAX)
-    except TimeoutError as error:
-        return history, [str(error)]
-    except ExceptionGroup as error:
-        return history, ["".join(traceback.format_exception(error))]
-    return history, [*history.surprises, *_skipped(history, readers)]
+    failures = failures_of(lambda: run_world(seed, program, seconds_max=SECONDS_MAX))
+    return history, failures or [*history.surprises, *_skipped(history, readers)]
 
 
 def _skipped(history: History, readers: list[KeepingReader]) -> Iterator[str]:

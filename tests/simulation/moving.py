@@ -5,7 +5,6 @@ The rule: leaders move only to a broker in the ISR, so nothing that was acknowle
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -16,7 +15,7 @@ from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC
 from barnabas.testing.simulation.broker import PORT
 from barnabas.testing.simulation.world import World, run_world
 from tests.simulation import epoch_members, share_members
-from tests.simulation.checker import violations
+from tests.simulation.checker import failures_of, violations
 from tests.simulation.clients import (
     LATEST_OF_KEYS,
     OUTPUT,
@@ -57,13 +56,8 @@ def judged(seed: int) -> tuple[History, list[str]]:
         async with replicating(world, **settings) as cluster:
             await _Run(world, cluster, history).run()
 
-    try:
-        run_world(seed, program, seconds_max=SECONDS_MAX)
-    except TimeoutError as error:
-        return history, [str(error)]
-    except ExceptionGroup as error:
-        return history, ["".join(traceback.format_exception(error))]
-    return history, violations(history)
+    failures = failures_of(lambda: run_world(seed, program, seconds_max=SECONDS_MAX))
+    return history, failures or violations(history)
 
 
 class _Run:

@@ -6,7 +6,6 @@ everything is read once more, often by a broker that was started again.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -18,16 +17,8 @@ from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.network import Weather
 from barnabas.testing.simulation.world import World, run_world
 from tests.simulation import epoch_members, share_members
-from tests.simulation.checker import violations
-from tests.simulation.clients import (
-    PARTITIONS,
-    TOPIC,
-    Asker,
-    Producer,
-    Reader,
-    asking,
-    read_finals,
-)
+from tests.simulation.checker import failures_of, violations
+from tests.simulation.clients import PARTITIONS, TOPIC, Asker, Producer, Reader, asking, read_finals
 from tests.simulation.epoch_members import CONSUMERS, STREAMS, EpochMember, StreamsMember
 from tests.simulation.history import History
 from tests.simulation.members import GROUP_ID, GROUP_PARTITIONS, Member, fetch_committed
@@ -126,13 +117,7 @@ def run(seed: int, history: History | None = None) -> History:
 def judged(seed: int) -> tuple[History, list[str]]:
     """Run the history of a seed and return it with what was broken in it."""
     history = History()
-    try:
-        run(seed, history)
-    except TimeoutError as error:
-        return history, [str(error)]
-    except ExceptionGroup as error:
-        return history, ["".join(traceback.format_exception(error))]
-    return history, violations(history)
+    return history, failures_of(lambda: run(seed, history)) or violations(history)
 
 
 class _Run:

@@ -9,14 +9,7 @@ from barnabas.cluster.kraft.raft.voter import Replica
 from barnabas.cluster.kraft.replica_values import Identity
 from barnabas.wire import registry
 from tests.support.raft_disk import Disk, batches_of
-from tests.support.raft_nodes import (
-    CLUSTER,
-    addresses_of,
-    directory_id,
-    endpoints_of,
-    fetch_request,
-    voter,
-)
+from tests.support.raft_nodes import CLUSTER, addresses_of, directory_id, endpoints_of, fetch_request, voter
 
 NOW = 10_000
 

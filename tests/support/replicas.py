@@ -6,14 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from barnabas.cluster.metadata.changes import BrokerRegistered, PartitionChanged, TopicCreated
-from barnabas.cluster.metadata.image import (
-    BrokerInfo,
-    Change,
-    ClusterImage,
-    Delta,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import BrokerInfo, Change, ClusterImage, Delta, PartitionInfo, TopicInfo
 from barnabas.cluster.replicas.context import ReplicaContext
 from barnabas.cluster.replicas.epoch_ends import diverging_epoch
 from barnabas.cluster.replicas.following import Fetched, FetchPosition, FollowerLog

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -117,15 +117,24 @@ class ReplicatingCluster:
 
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[Client]:
-        """A client on a host of its own."""
-        network = self.world.network.host("client")
-
-        async def dial(endpoint: Endpoint) -> trio.abc.Stream:
-            return await network.dial(endpoint.host, endpoint.port)
-
-        bootstrap = [Endpoint(machine.host, PORT) for machine in self.machines.values()]
-        async with open_client(bootstrap, ClientSettings(**settings), dial=dial) as client:
+        """A client on a host of its own, which knows all brokers."""
+        async with client_of(self.world, self.machines.values(), **settings) as client:
             yield client
+
+
+@asynccontextmanager
+async def client_of(
+    world: World, machines: Iterable[SimulatedBroker], **settings: Any
+) -> AsyncIterator[Client]:
+    """A client of brokers on a host of its own."""
+    network = world.network.host("client")
+
+    async def dial(endpoint: Endpoint) -> trio.abc.Stream:
+        return await network.dial(endpoint.host, endpoint.port)
+
+    bootstrap = [Endpoint(machine.host, PORT) for machine in machines]
+    async with open_client(bootstrap, ClientSettings(**settings), dial=dial) as client:
+        yield client
 
 
 async def produce(

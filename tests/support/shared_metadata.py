@@ -17,14 +17,7 @@ from barnabas.cluster.metadata.changes import (
     PartitionChanged,
     TopicCreated,
 )
-from barnabas.cluster.metadata.image import (
-    BrokerInfo,
-    Change,
-    ClusterImage,
-    Delta,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import BrokerInfo, Change, ClusterImage, Delta, PartitionInfo, TopicInfo
 from barnabas.cluster.metadata.store import Decide, Subscriber
 
 

@@ -17,13 +17,7 @@ from barnabas.cluster.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.image import (
-    BrokerInfo,
-    Change,
-    ClusterImage,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import BrokerInfo, Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.session import (

@@ -132,6 +132,13 @@ class Tier:
             for partition_log in self.asked.services.logs:
                 partition_log.apply_retention(self.asked.clock.now_ms)
 
+    async def store_all(self, topic: str = "t", count: int = 30, **settings: str) -> PartitionLog:
+        """Make a topic, append records, and have all closed segments stored."""
+        log = await self.make(topic, **settings)
+        self.append(count, topic)
+        await self.rounds()
+        return log
+
     def stored(self) -> list[int]:
         """Base offsets of the segments in the store."""
         return sorted(int(path.name[:20]) for path in self.directory.rglob("*.log"))

@@ -8,16 +8,16 @@ from typing import Any
 
 import trio
 
-from barnabas.client import Client, ClientSettings, Endpoint, open_client
+from barnabas.client import Client
 from barnabas.cluster.metadata.image import PartitionInfo
 from barnabas.cluster.zookeeper import znodes
 from barnabas.errors import RequestError
 from barnabas.testing.memory_disk import MemoryDisk
-from barnabas.testing.simulation.broker import PORT, SimulatedBroker
+from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.world import World
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper, ZooKeeperWeather
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
-from tests.support.replicating import log_bytes
+from tests.support.replicating import client_of, log_bytes
 
 SESSION_S = 6.0
 SETTINGS = {
@@ -132,13 +132,7 @@ class ZooKeeperCluster:
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[Client]:
         """A client on a host of its own, which knows all brokers."""
-        network = self.world.network.host("client")
-
-        async def dial(endpoint: Endpoint) -> trio.abc.Stream:
-            return await network.dial(endpoint.host, endpoint.port)
-
-        bootstrap = [Endpoint(machine.host, PORT) for machine in self.machines.values()]
-        async with open_client(bootstrap, ClientSettings(**settings), dial=dial) as client:
+        async with client_of(self.world, self.machines.values(), **settings) as client:
             yield client
 
     async def create(self, client: Client, name: str = "t", partitions: int = 1, factor: int = 3) -> None:

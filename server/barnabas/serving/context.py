@@ -222,6 +222,12 @@ class RequestContext:
             self.reservation = Reservation(self.shared.memory)
         await self.reservation.add(size)
 
+    def reserve_nowait(self, size: int) -> bool:
+        """Reserve memory as `reserve` does, if that takes no waiting; return whether it was reserved."""
+        if self.reservation is None:
+            self.reservation = Reservation(self.shared.memory)
+        return self.reservation.add_nowait(size)
+
     def unreserve(self, size: int) -> None:
         """Release `size` reserved bytes that are no longer held."""
         if self.reservation is not None:

@@ -404,6 +404,18 @@ class Reservation:
             self._pool = pool
         self.size += size
 
+    def add_nowait(self, size: int) -> bool:
+        """Reserve `size` bytes if that takes no waiting; return whether they are reserved."""
+        if self.size:
+            self._pool.charge(size)
+        else:
+            pool = self._memory.for_response(size)
+            if not pool.try_acquire(size):
+                return False
+            self._pool = pool
+        self.size += size
+        return True
+
     def reduce(self, size: int) -> None:
         """Release `size` bytes, at most the reserved ones."""
         size = min(size, self.size)

@@ -14,11 +14,7 @@ import trio.testing
 
 from barnabas.client.base_connection import SASL_HANDSHAKE
 from barnabas.client.connection import Connection, open_connection
-from barnabas.client.errors import (
-    AuthenticationError,
-    ConnectionLostError,
-    UnsupportedVersionError,
-)
+from barnabas.client.errors import AuthenticationError, ConnectionLostError, UnsupportedVersionError
 from barnabas.client.settings import ClientSettings, Endpoint, SaslCredentials
 from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse

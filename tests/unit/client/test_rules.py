@@ -10,12 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client import (
-    BufferFullError,
-    CommitFailedError,
-    ResponseError,
-    TopicPartition,
-)
+from barnabas.client import BufferFullError, CommitFailedError, ResponseError, TopicPartition
 from barnabas.client.administration import groups
 from barnabas.client.consuming import offsets
 from barnabas.client.consuming.handing import Handing

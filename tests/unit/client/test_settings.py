@@ -7,12 +7,7 @@ import sys
 
 import pytest
 
-from barnabas.client.settings import (
-    MECHANISMS,
-    ClientSettings,
-    extensions_of,
-    parse_bootstrap,
-)
+from barnabas.client.settings import MECHANISMS, ClientSettings, extensions_of, parse_bootstrap
 
 
 @pytest.mark.parametrize(

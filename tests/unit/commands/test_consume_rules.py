@@ -11,12 +11,7 @@ import trio
 
 from barnabas.client import ConsumedRecord, FetchedRecords, OffsetAndTimestamp, TopicPartition
 from barnabas.commands import printing
-from barnabas.commands.consume import (
-    Position,
-    _print_topics,
-    _settings,
-    position,
-)
+from barnabas.commands.consume import Position, _print_topics, _settings, position
 from barnabas.commands.printing import Printer
 from barnabas.commands.records_out import formatter
 from barnabas.records.building import encode_batch

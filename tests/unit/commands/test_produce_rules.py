@@ -14,12 +14,7 @@ import trio
 
 from barnabas.client import RecordMetadata
 from barnabas.commands.errors import CommandError
-from barnabas.commands.produce import (
-    Sent,
-    _reading,
-    _records,
-    _send_all,
-)
+from barnabas.commands.produce import Sent, _reading, _records, _send_all
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 
 OPTIONS: dict[str, Any] = {

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.client import ClientError, Endpoint, ResponseError
-from barnabas.client.admin import (
-    ClusterInfo,
-    ConfigEntry,
-    OffsetAt,
-    PartitionInfo,
-    Resource,
-    TopicInfo,
-)
+from barnabas.client.admin import ClusterInfo, ConfigEntry, OffsetAt, PartitionInfo, Resource, TopicInfo
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.commands.wellness import (
     KAFKA_4_NEEDS,

@@ -7,6 +7,7 @@ import trio
 
 from barnabas.records.batch import iter_batches, read_records
 from barnabas.records.validate import Origin
+from barnabas.tiered.segment import SegmentState
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
@@ -94,17 +95,13 @@ async def test_offset_within_a_segment_begins_there(tier):
 
 
 async def test_several_partitions_are_read_for_one_request(tier):
-    await tier.make("u")
-    tier.append(30, "u")
-    await tier.rounds()
+    await tier.store_all("u")
     answers = await fetch(tier, 0, 1, topics=("t", "u"))
     assert [offsets_in(answer)[0] for answer in answers] == [0, 1]
 
 
 async def test_partition_that_finds_no_room_in_the_answer_is_left_out(tier):
-    await tier.make("u")
-    tier.append(30, "u")
-    await tier.rounds()
+    await tier.store_all("u")
     first, second = await fetch(tier, 0, 0, topics=("t", "u"), total=1)
     assert offsets_in(first) == [0]
     assert (second.error_code, second.records) == (0, b"")
@@ -112,9 +109,7 @@ async def test_partition_that_finds_no_room_in_the_answer_is_left_out(tier):
 
 
 async def test_reads_of_one_request_are_not_kept_for_others(tier):
-    await tier.make("u")
-    tier.append(30, "u")
-    await tier.rounds()
+    await tier.store_all("u")
     for count in (2, 4):
         await fetch(tier, 0, 0, topics=("t", "u"))
         assert sum(tier.tiered.counts.of(topic).reads for topic in "tu") == count
@@ -176,9 +171,7 @@ async def test_failing_store_is_an_error_of_its_partition(tier):
 
 async def test_slow_store_is_no_error_and_answers_the_next_request(tmp_path):
     async with tiered_broker(tmp_path, remote_fetch_max_wait_ms="50") as tier:
-        await tier.make()
-        tier.append(30)
-        await tier.rounds()
+        await tier.store_all()
         tier.store.gate = threading.Event()
         (answer,) = await fetch(tier, 0)
         assert (answer.error_code, answer.records) == (0, b"")
@@ -195,20 +188,83 @@ async def test_slow_store_is_no_error_and_answers_the_next_request(tmp_path):
 async def test_too_many_waiting_reads_are_refused(tmp_path):
     few = {"remote_log_reader_threads": "1", "remote_log_reader_max_pending_tasks": "1"}
     async with tiered_broker(tmp_path, remote_fetch_max_wait_ms="10", **few) as tier:
-        await tier.make()
-        tier.append(30)
-        await tier.rounds()
+        await tier.store_all()
         tier.store.gate = threading.Event()
         codes = [(await fetch(tier, offset))[0].error_code for offset in range(3)]
         assert codes == [0, 0, ErrorCode.UNKNOWN_SERVER_ERROR]
         tier.store.gate.set()
 
 
+# --- reading ahead --------------------------------------------------------------------------------------------------
+
+TWO_BATCHES = 800
+
+
+@pytest.fixture
+async def read_on(tmp_path):
+    """A tier of which offsets 0 to 3 were read by two fetches, and offset 4, the rest of its segment, ahead."""
+    async with tiered_broker(tmp_path, remote_log_manager_fetch_max_bytes_per_second="200") as tier:
+        await tier.store_all(index_interval_bytes="1")
+        for offset in (0, 2):
+            (answer,) = await fetch(tier, offset, max_bytes=TWO_BATCHES)
+            assert offsets_in(answer) == [offset, offset + 1]
+        await until_read_bytes(tier, 2 * TWO_BATCHES + 1)
+        yield tier
+
+
+async def until_read_bytes(tier, size):
+    with trio.fail_after(5):
+        while tier.tiered.counts.of("t").read_bytes < size:
+            await trio.sleep(0.005)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 400, TWO_BATCHES, 1 << 20])
+@pytest.mark.parametrize("isolation", [0, 1])
+async def test_sequential_reader_gets_each_record_once(tier, isolation, max_bytes):
+    await tier.store_all("u", index_interval_bytes="1")
+    offsets = []
+    while len(offsets) < 30:
+        (answer,) = await fetch(tier, len(offsets), topics=("u",), max_bytes=max_bytes, isolation=isolation)
+        assert (answer.error_code, answer.aborted_transactions) == (0, [] if isolation else None)
+        offsets += offsets_in(answer)
+    assert offsets == list(range(30))
+
+
+async def test_sequential_reader_is_answered_while_the_store_hangs(read_on):
+    read_on.store.gate = threading.Event()
+    (answer,) = await fetch(read_on, 4, max_bytes=TWO_BATCHES, isolation=1)
+    assert (offsets_in(answer), answer.aborted_transactions) == ([4], [])
+    read_on.store.gate.set()
+
+
+async def test_failure_ahead_is_an_error_of_the_fetch_that_meets_it(read_on):
+    read_on.store.failing = {"read"}
+    for offset, code in ((4, 0), (5, ErrorCode.UNKNOWN_SERVER_ERROR)):
+        (answer,) = await fetch(read_on, offset, max_bytes=TWO_BATCHES)
+        assert answer.error_code == code
+    assert read_on.tiered.counts.of("t").failed_reads == 1
+    read_on.store.failing = set()
+    (answer,) = await fetch(read_on, 5, max_bytes=TWO_BATCHES)
+    assert offsets_in(answer) == [5, 6]
+
+
+async def test_records_ahead_of_a_deleted_segment_are_out_of_range(read_on):
+    (segments,) = read_on.tiered.metadata.partitions.values()
+    await read_on.tiered.metadata.advance(segments.segments()[0], SegmentState.DELETE_STARTED)
+    (answer,) = await fetch(read_on, 4, max_bytes=TWO_BATCHES)
+    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_records_ahead_count_for_the_limit_of_reads(read_on):
+    await fetch(read_on, 4, max_bytes=TWO_BATCHES)
+    await until_read_bytes(read_on, 3 * TWO_BATCHES)
+    (answer,) = await fetch(read_on, 5, max_bytes=TWO_BATCHES)
+    assert (answer.error_code, answer.records, read_on.tiered.counts.throttled_reads) == (0, b"", 1)
+
+
 async def test_used_up_quota_leaves_nothing_to_read(tmp_path):
     async with tiered_broker(tmp_path, remote_log_manager_fetch_max_bytes_per_second="1") as tier:
-        await tier.make()
-        tier.append(30)
-        await tier.rounds()
+        await tier.store_all()
         (first,) = await fetch(tier, 0)
         (second,) = await fetch(tier, 0)
         assert (bool(first.records), second.error_code, second.records) == (True, 0, b"")
@@ -273,9 +329,7 @@ FEW = {
 
 async def test_share_group_acquires_records_out_of_the_tier(tmp_path):
     async with tiered_broker(tmp_path, **FEW) as tier:
-        await tier.make()
-        tier.append(30)
-        await tier.rounds()
+        await tier.store_all()
         assert tier.log().local_log_start_offset > 20
         configs = [{"Name": "share.auto.offset.reset", "ConfigOperation": 0, "Value": "earliest"}]
         resource = {"ResourceType": 32, "ResourceName": "s", "Configs": configs}
@@ -384,9 +438,7 @@ async def test_times_are_found_by_all_reader_threads_at_once(tmp_path, threads):
         trio.open_nursery() as nursery,
     ):
         for topic in topics:
-            await tier.make(topic)
-            tier.append(30, topic)
-        await tier.rounds()
+            await tier.store_all(topic)
         tier.store.gate = threading.Event()
         answers = []
 
@@ -407,9 +459,7 @@ async def test_timeout_of_look_for_times_is_that_of_the_request(tmp_path):
     topics = [f"t{number}" for number in range(8)]
     async with tiered_broker(tmp_path, remote_log_reader_threads="2") as tier:
         for topic in topics:
-            await tier.make(topic)
-            tier.append(30, topic)
-        await tier.rounds()
+            await tier.store_all(topic)
         tier.store.gate = threading.Event()
         begun = trio.current_time()
         answers = await times_of(tier, topics, NOW_MS, timeout_ms=300)

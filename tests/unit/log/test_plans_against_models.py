@@ -7,11 +7,7 @@ from random import Random
 
 import pytest
 
-from barnabas.log.cleaner.planner import (
-    CleanableRange,
-    SegmentFacts,
-    cleanable_range,
-)
+from barnabas.log.cleaner.planner import CleanableRange, SegmentFacts, cleanable_range
 from barnabas.log.config import LogConfig
 from barnabas.log.retention import SegmentAge, plan_retention
 

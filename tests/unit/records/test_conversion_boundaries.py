@@ -6,13 +6,7 @@ import zlib
 import pytest
 
 from barnabas.records import batch, building, convert, legacy
-from barnabas.records.compression import (
-    COMPRESS_AT_ONCE_BYTES,
-    SMALL_BYTES,
-    Codec,
-    Output,
-    decompress,
-)
+from barnabas.records.compression import COMPRESS_AT_ONCE_BYTES, SMALL_BYTES, Codec, Output, decompress
 from barnabas.records.convert import PIECE_BYTES
 from barnabas.records.record import Record, encode_body
 from tests.support.steps import kinds

@@ -9,9 +9,7 @@ from barnabas.records.record import Record, encode_body, iter_body
 from barnabas.records.rules import AppendRules
 from barnabas.records.scan import scan_body
 from barnabas.records.steps import run
-from barnabas.records.validate import (
-    validate_steps,
-)
+from barnabas.records.validate import validate_steps
 from barnabas.records.validated import ValidatedBatches
 from barnabas.records.varint import encode_varint
 

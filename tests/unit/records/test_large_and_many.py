@@ -7,13 +7,7 @@ import pytest
 from barnabas.records import batch, building, convert, legacy
 from barnabas.records.at_once import validate_at_once
 from barnabas.records.batch import TimestampType
-from barnabas.records.compression import (
-    Codec,
-    Output,
-    compress,
-    decompress_steps,
-    load_steps,
-)
+from barnabas.records.compression import Codec, Output, compress, decompress_steps, load_steps
 from barnabas.records.cursor import RecordCursor
 from barnabas.records.errors import Code, CorruptRecordsError, InvalidRecordsError
 from barnabas.records.record import Record, encode_body

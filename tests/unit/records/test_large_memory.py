@@ -12,13 +12,7 @@ from barnabas.environment.real import OsThreads
 from barnabas.records.building import encode_batch
 from barnabas.records.codecs import pieces
 from barnabas.records.codecs.pieces import LARGE_BYTES, PIECE_BYTES, TURN_BYTES, Large, Pieces
-from barnabas.records.compression import (
-    SMALL_BYTES,
-    Codec,
-    compress,
-    decompress,
-    decompress_steps,
-)
+from barnabas.records.compression import SMALL_BYTES, Codec, compress, decompress, decompress_steps
 from barnabas.records.errors import DecompressedTooLargeError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules

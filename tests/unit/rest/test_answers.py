@@ -13,15 +13,7 @@ from urllib.parse import urlsplit
 from barnabas.client.settings import ClientSettings
 from barnabas.testing import start_thread
 from tests.support.hosted import QUICK_GROUPS
-from tests.support.rest import (
-    AVRO_V2,
-    BINARY_V2,
-    JSON_V2,
-    V2,
-    records_of,
-    rest,
-    world,
-)
+from tests.support.rest import AVRO_V2, BINARY_V2, JSON_V2, V2, records_of, rest, world
 
 PRODUCE, KEYS = {"records": [{"value": 1}]}, {"records": [{"key": 1, "value": 1}]}
 ERRORS: tuple[tuple[str, str, Any, dict[str, str], int, int], ...] = (

@@ -4,6 +4,7 @@ from collections import Counter
 from functools import partial
 from itertools import pairwise
 
+import pytest
 import trio
 import trio.testing
 
@@ -26,7 +27,8 @@ class Clock:
         return self.now
 
 
-async def test_a_young_turn_goes_on() -> None:
+@pytest.mark.parametrize("is_used_up", [False, True])
+async def test_turn_lets_others_run_once_its_budget_is_used_up(is_used_up: bool) -> None:
     clock = Clock()
     order = []
 
@@ -36,30 +38,13 @@ async def test_a_young_turn_goes_on() -> None:
     with LoopBudget(budget_seconds=1.0, clock=clock) as budget:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            clock.now += 0.3
-            assert not budget.is_used_up
-            await budget.checkpoint()
-            order.append("self")
-    assert order == ["self", "other"]
-
-
-async def test_a_turn_that_has_used_up_its_budget_lets_others_run() -> None:
-    clock = Clock()
-    order = []
-
-    async def other() -> None:
-        order.append("other")
-
-    with LoopBudget(budget_seconds=1.0, clock=clock) as budget:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(other)
-            for _ in range(2):  # trio draws the order of those that run in one turn
-                clock.now += 1.0
-                assert budget.is_used_up
+            for _ in range(2 if is_used_up else 1):  # trio draws the order of those that run in one turn
+                clock.now += 1.0 if is_used_up else 0.3
+                assert budget.is_used_up is is_used_up
                 await budget.checkpoint()
                 assert not budget.is_used_up
             order.append("self")
-    assert order == ["other", "self"]
+    assert order == (["other", "self"] if is_used_up else ["self", "other"])
 
 
 async def test_all_tasks_share_one_turn() -> None:

@@ -336,6 +336,17 @@ async def test_a_reservation_is_in_one_pool_and_given_back_to_it() -> None:
     assert (memory.small_responses.held, memory.large_responses.held) == (0, SMALL_BYTES_MAX + 1)
 
 
+async def test_reservation_without_waiting_is_refused_for_a_full_pool() -> None:
+    memory = Memory(response_bytes_max=1 << 20)
+    reservation, other = Reservation(memory), Reservation(memory)
+    assert reservation.add_nowait(1 << 19)
+    assert reservation.add_nowait(1 << 19)
+    assert not other.add_nowait(1 << 19)
+    assert (reservation.size, other.size, memory.large_responses.held) == (1 << 20, 0, 1 << 20)
+    reservation.reduce_to(0)
+    assert other.add_nowait(1 << 19)
+
+
 async def test_memory_may_be_used_up_to_its_last_byte() -> None:
     pool, incoming = MemoryPool(100), IncomingMemory(100, lambda: 0.0)
     assert pool.try_acquire(60)

@@ -8,13 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tools.mutants.choosing import (
-    Equivalent,
-    equivalents,
-    is_in,
-    planted,
-    sampled,
-)
+from tools.mutants.choosing import Equivalent, equivalents, is_in, planted, sampled
 from tools.mutants.coverage_map import CoverageMap
 from tools.mutants.forks import LEFT_OPEN
 from tools.mutants.slips import Mutant, mutants

@@ -11,9 +11,7 @@ from barnabas.wire import primitives, registry
 from barnabas.wire.codec import decode_prefix, decode_versioned, encode_versioned, record_type_id
 from barnabas.wire.errors import DecodeError, EncodeError, TooManyEntriesError, UnknownVersionError
 from barnabas.wire.extent import entries_of, has_more_entries
-from barnabas.wire.framing import (
-    api_key_of,
-)
+from barnabas.wire.framing import api_key_of
 from barnabas.wire.generated.data import consumer_protocol_subscription
 from barnabas.wire.generated.fetch import FetchRequest
 from barnabas.wire.generated.heartbeat import HeartbeatResponse

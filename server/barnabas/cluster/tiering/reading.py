@@ -64,6 +64,10 @@ class RemoteIndexes:
             segment, IndexKind.TRANSACTION, lambda data: txn_index.decode(data, segment.start_offset)
         )
 
+    def cached_aborted(self, segment: RemoteSegment) -> list[AbortedTransaction] | None:
+        """Return the aborted transactions of a segment if they are in memory."""
+        return self._cached(segment, IndexKind.TRANSACTION)  # type: ignore[return-value]  # of that kind
+
     def forget(self, segment: RemoteSegment) -> None:
         """Drop the indexes of a segment."""
         with self._lock:
@@ -72,12 +76,10 @@ class RemoteIndexes:
                 self._size -= size
 
     def _get(self, segment: RemoteSegment, kind: IndexKind, decode: Callable[[bytes], T]) -> T:
+        cached = self._cached(segment, kind)
+        if cached is not None:
+            return cached  # type: ignore[return-value]  # of the type that belongs to the kind
         key = segment.segment_id, kind
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
-                return entry[0]  # type: ignore[return-value]  # of the type that belongs to the kind
         try:
             data = self._storage.read_index(segment, kind)
         except RemoteObjectNotFoundError:
@@ -99,6 +101,15 @@ class RemoteIndexes:
                 self._size -= size
         return index
 
+    def _cached(self, segment: RemoteSegment, kind: IndexKind) -> object | None:
+        key = segment.segment_id, kind
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
 
 class RemoteFile:
     """The log of a remote segment as a `log.scan.ReadableFile`."""
@@ -114,10 +125,16 @@ class RemoteFile:
 
 
 class RemoteRecords(NamedTuple):
-    """Batches of a remote segment, the last one perhaps cut off; all their records are before `next_offset`."""
+    """Batches of a remote segment, the last one perhaps cut off.
+
+    All their records are before `upper_offset`. The next batch that is not among them begins at `next_offset`, and at
+    `next_position` in the segment, which is -1 where that was not looked for.
+    """
 
     data: bytes
+    upper_offset: int
     next_offset: int
+    next_position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +181,58 @@ def read_records(storage: RemoteStorage, indexes: RemoteIndexes, part: RemoteRan
         return None
     if header.size > want:
         if not part.min_one_batch:
-            return RemoteRecords(b"", part.offset)
+            return RemoteRecords(b"", part.offset, part.offset, -1)
         want = header.size
     data = chunk[at : at + want]
     if len(data) < want:
         data += file.read(want - len(data), position + len(data))
-    if part.end_offset <= segment.end_offset:
-        data = _cut_off(data, part.end_offset)
+    if part.end_offset > segment.end_offset:
+        return _placed(segment, index, position, data)
+    records = _placed(segment, index, position, _cut_off(data, part.end_offset))
+    return records._replace(upper_offset=min(records.upper_offset, part.end_offset), next_position=-1)
+
+
+def read_ahead(
+    storage: RemoteStorage,
+    indexes: RemoteIndexes,
+    segment: RemoteSegment,
+    position: int,
+    max_bytes: int,
+    count: int,
+    may_continue: Callable[[], bool],
+) -> list[RemoteRecords]:
+    """Read whole batches for the next `count` fetches of `max_bytes` from a batch on; fewer at the segment's end.
+
+    A batch that is larger than `max_bytes` ends the run, as does `may_continue`, which is called before each read but the
+    first. Raises RemoteStorageError, CorruptRecordsError.
+    """
+    index = indexes.offsets(segment)
+    pieces: list[RemoteRecords] = []
+    while len(pieces) < count and position < segment.size and (not pieces or may_continue()):
+        end = segment.size
+        if end > position + max_bytes:
+            slots = index.slots_before(position + max_bytes + 1)
+            end = index.entry(slots - 1)[1] if slots else 0
+        if end <= position:
+            break
+        piece = _placed(segment, index, position, storage.read(segment, position, end - position))
+        if piece.next_position != end:
+            break  # the index does not fit
+        pieces.append(piece)
+        position = end
+    return pieces
+
+
+def _placed(segment: RemoteSegment, index: OffsetIndex, position: int, data: bytes) -> RemoteRecords:
+    """Return batches that were read at a position, with the place of the batch after them."""
     slot = index.slots_before(position + len(data))
     upper = index.entry(slot)[0] + 1 if slot < len(index) else segment.end_offset + 1
-    return RemoteRecords(data, min(upper, part.end_offset))
+    # the batch of the last entry may be cut off, the one before it is not
+    start = max(index.entry(slot - 2)[1] - position, 0) if slot > 1 else 0
+    next_offset, end = -1, start
+    for at, header in iter_batches(data, start):
+        next_offset, end = header.next_offset, at + header.size
+    return RemoteRecords(data, upper, next_offset, position + end)
 
 
 def _cut_off(data: bytes, end_offset: int) -> bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
+from barnabas.cluster.tiering.ahead import ReadAhead
 from barnabas.cluster.tiering.counts import READS, BytesLimit, TierCounts
 from barnabas.cluster.tiering.lineage import end_of_use, is_in_lineage, is_read_from, segment_at
 from barnabas.cluster.tiering.partition import key_of
@@ -102,6 +103,9 @@ class RemoteReads:
         self._late: OrderedDict[object, _Job] = OrderedDict()
         self._late_bytes = 0
         self._limit = BytesLimit(config, READS, environment.monotonic_ms)
+        self._ahead = ReadAhead(
+            storage, indexes, metadata, counts, self._limit, environment, self._limiter, background
+        )
 
     @property
     def pending(self) -> int:
@@ -131,6 +135,32 @@ class RemoteReads:
 
     # --- Fetch ------------------------------------------------------------------------------------------------
 
+    def fetch_nowait(
+        self, fetches: Sequence[RemoteFetch], reserve: Callable[[int], bool]
+    ) -> list[RemoteData] | None:
+        """Return records for one request if all of them were read ahead, else None: `fetch` is needed.
+
+        `reserve` reserves memory for bytes, or returns False. Nothing is returned while the limit is reached (KIP-956).
+        """
+        pieces, aborted = [], []
+        for fetch in fetches:
+            piece = self._ahead.find(fetch.replica, fetch.offset, fetch.max_bytes)
+            if piece is None or self._limit.throttle_ms() > 0:
+                return None
+            pieces.append(piece)
+            aborted.append(self._aborted_nowait(fetch, piece.records.upper_offset))
+            if fetch.reads_committed and aborted[-1] is None:
+                return None
+        if not reserve(sum(len(piece.records.data) for piece in pieces)):
+            return None
+        for fetch, piece in zip(fetches, pieces, strict=True):
+            self._ahead.take(fetch.replica, piece)
+            self._counts.of(fetch.replica.topic).reads += 1
+        return [
+            RemoteData(piece.records.data, transactions)
+            for piece, transactions in zip(pieces, aborted, strict=True)
+        ]
+
     async def fetch(self, fetches: Sequence[RemoteFetch]) -> list[RemoteData | RequestError | None]:
         """Read for one request, for at most `remote.fetch.max.wait.ms`; None if the read takes longer."""
         jobs: list[_Job | RequestError] = []
@@ -149,6 +179,11 @@ class RemoteReads:
         segments = self._metadata.of(key_of(replica))
         counts.reads += 1
         offset = fetch.offset
+        await self._ahead.wait(replica, offset)
+        piece = self._ahead.find(replica, offset, fetch.max_bytes)
+        if piece is not None:
+            self._ahead.take(replica, piece)
+            return await self._data(fetch, piece.records)
         records: RemoteRecords | None = None
         while records is None:
             self._metadata.check_ready(key_of(replica))
@@ -170,12 +205,23 @@ class RemoteReads:
                     raise  # its deletion would have been noted before: the store is not all there
                 continue
             offset = max(end, offset + 1)
-        counts.read_bytes += len(records.data)
-        self._limit.record(len(records.data))
+            if records is not None:
+                counts.read_bytes += len(records.data)
+                self._limit.record(len(records.data))
+                self._ahead.was_read(replica, fetch.offset, fetch.max_bytes, segment, records)
+        return await self._data(fetch, records)
+
+    async def _data(self, fetch: RemoteFetch, records: RemoteRecords) -> RemoteData:
         aborted = None
         if fetch.reads_committed:
-            aborted = await self._aborted(fetch, records.next_offset) if records.data else []
+            aborted = await self._aborted(fetch, records.upper_offset) if records.data else []
         return RemoteData(records.data, aborted)
+
+    def _aborted_nowait(self, fetch: RemoteFetch, upper_offset: int) -> list[AbortedTransaction] | None:
+        """Return the aborted transactions of records that were read, None where a store has to be asked for them."""
+        if not fetch.reads_committed or self._metadata.of(key_of(fetch.replica)).with_transactions():
+            return None
+        return self._local_aborted(fetch, upper_offset)
 
     async def _aborted(self, fetch: RemoteFetch, upper_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions of records that were read: their markers may be in any later segment."""
@@ -189,17 +235,25 @@ class RemoteReads:
                 await self._budget.checkpoint()
                 if not is_read_from(segment, segments, replica.log.epochs, fetch.offset):
                     continue
-                entries = await self._threads.run(
-                    partial(self._indexes.aborted, segment), limiter=self._limiter
-                )
+                entries = self._indexes.cached_aborted(segment)
+                if entries is None:
+                    entries = await self._threads.run(
+                        partial(self._indexes.aborted, segment), limiter=self._limiter
+                    )
                 for entry in entries:
                     if entry.last_offset >= fetch.offset and entry.first_offset < upper_offset:
                         aborted[entry] = None
                     if entry.last_stable_offset >= upper_offset:
                         return list(aborted)
-        local_start = max(fetch.offset, replica.log.local_log_start_offset)
-        aborted.update(dict.fromkeys(replica.log.aborted_transactions(local_start, upper_offset)))
+        aborted.update(dict.fromkeys(self._local_aborted(fetch, upper_offset)))
         return list(aborted)
+
+    @staticmethod
+    def _local_aborted(fetch: RemoteFetch, upper_offset: int) -> list[AbortedTransaction]:
+        local_log = fetch.replica.log
+        return local_log.aborted_transactions(
+            max(fetch.offset, local_log.local_log_start_offset), upper_offset
+        )
 
     # --- ListOffsets ------------------------------------------------------------------------------------------
 

@@ -70,7 +70,9 @@ class FetchAnswer:
         reader = self._begin(last_of_each([*self._named(self._request.topics)]))
         try:
             done = reader.result
-            if not reader.read_some() or self._must_wait(reader) or done.unconverted or done.remote:
+            if not reader.read_some() or self._must_wait(reader) or done.unconverted:
+                return None
+            if done.remote and not self._read_remote_nowait(done):
                 return None
         except BaseException:
             reader.end()
@@ -116,6 +118,14 @@ class FetchAnswer:
                 await self._services.budget.checkpoint()
             self._tell(response, done.served[start : start + PARTITIONS_PER_STEP])
         return self._complete(response)
+
+    def _read_remote_nowait(self, done: FetchPass) -> bool:
+        """Add the records of remote segments to the response if they were read ahead; return whether they were."""
+        # not needed by a broker without tiered storage
+        from barnabas.handlers.fetch.remote import read_remote_nowait
+
+        assert self._services.tiered is not None
+        return read_remote_nowait(self._context, self._services.tiered.reads, done)
 
     async def _read_remote(self, done: FetchPass) -> None:
         """Add the records of remote segments that arrive in time to the response. Waits for memory if necessary."""

@@ -11,13 +11,7 @@ from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.epoch_member import MemberState

@@ -17,14 +17,7 @@ from barnabas.coordinators.transactions.settings import TransactionSettings
 from barnabas.coordinators.transactions.shard import ProducerIdNeededError, TransactionShard
 from barnabas.coordinators.transactions.transaction import Producer, State, Transaction
 from barnabas.errors import RequestError
-from tests.models.transactions import (
-    FENCE_EPOCH,
-    IDLE_MS,
-    LAST_EPOCH,
-    NONE,
-    Named,
-    TransactionalId,
-)
+from tests.models.transactions import FENCE_EPOCH, IDLE_MS, LAST_EPOCH, NONE, Named, TransactionalId
 from tests.support.effort import examples
 from tests.support.outcomes import outcome
 from tests.support.slips import unnoticed

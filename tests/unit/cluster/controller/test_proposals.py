@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.controller import brokers, in_sync, partitions
-from barnabas.cluster.controller.steps import (
-    PIECE,
-)
+from barnabas.cluster.controller.steps import PIECE
 from barnabas.cluster.metadata.ports import AcceptedState, ProposedState
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode

@@ -7,9 +7,7 @@ import pytest
 from barnabas.cluster.controller import reassignment, topics
 from barnabas.cluster.controller.single_node import EmbeddedController
 from barnabas.cluster.controller.state import Assignment, Deletion, PartitionState
-from barnabas.cluster.controller.steps import (
-    WriteAssignment,
-)
+from barnabas.cluster.controller.steps import WriteAssignment
 from barnabas.cluster.metadata.ports import ElectionType
 from barnabas.errors import RequestError
 from barnabas.serving.loop_budget import LoopBudget

@@ -8,9 +8,7 @@ from errno import EIO, ENOSPC
 
 import pytest
 
-from barnabas.cluster.metadata.changes import (
-    EpochBegun,
-)
+from barnabas.cluster.metadata.changes import EpochBegun
 from barnabas.errors import StorageError
 from barnabas.log.disk import OsDisk
 from barnabas.testing.memory_disk import MemoryDisk

@@ -14,12 +14,7 @@ from barnabas.cluster.kraft.replay import Replay
 from barnabas.cluster.kraft.translation import partition_info, translate
 from barnabas.cluster.kraft.values import RECOVERING, UNASSIGNED, Broker
 from barnabas.cluster.metadata.access_changes import AclAdded, AclRemoved, ClientQuotaChanged
-from barnabas.cluster.metadata.changes import (
-    ConfigChanged,
-    EpochBegun,
-    LogDirsRegistered,
-    PartitionChanged,
-)
+from barnabas.cluster.metadata.changes import ConfigChanged, EpochBegun, LogDirsRegistered, PartitionChanged
 from barnabas.cluster.metadata.image import TOPIC, Change, ClusterImage, Draft, PartitionInfo
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode

@@ -12,13 +12,7 @@ from barnabas.cluster.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.image import (
-    NO_TOPIC_ID,
-    BrokerInfo,
-    ClusterImage,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import NO_TOPIC_ID, BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.metadata.replay import replay
 from tests.support.effort import drawing
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cluster.metadata.control_requests import (
-    INDEX_MAX,
-    of_leader_and_isr,
-    of_update_metadata,
-)
+from barnabas.cluster.metadata.control_requests import INDEX_MAX, of_leader_and_isr, of_update_metadata
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, ClusterImage
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode

@@ -9,12 +9,7 @@ import trio
 
 from barnabas.cluster.metadata.changes import BrokerRegistered, ControllerChanged, TopicCreated
 from barnabas.cluster.metadata.controller_creation import ControllerTopicCreation
-from barnabas.cluster.metadata.image import (
-    BrokerInfo,
-    ClusterImage,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.cluster.metadata.topic_creation import LocalTopicCreation
 from barnabas.config.loading import BrokerConfig

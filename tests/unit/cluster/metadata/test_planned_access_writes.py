@@ -9,26 +9,15 @@ from barnabas.cluster.metadata.access_changes import (
     DelegationTokenChanged,
     DelegationTokenRemoved,
 )
-from barnabas.cluster.metadata.image import (
-    Change,
-    ClusterImage,
-)
+from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.zookeeper import acl_znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper.session import Create, Delete, Operation, SetData, Stat
-from barnabas.security.acls import (
-    AccessControlEntry,
-    Permission,
-)
+from barnabas.security.acls import AccessControlEntry, Permission
 from barnabas.security.authorizer import Operation as Does
 from barnabas.security.tokens import Token
 from barnabas.serving.quotas.entities import QuotaEntity
-from tests.support.planned_writes import (
-    EMPTY,
-    config,
-    operations,
-    planned,
-)
+from tests.support.planned_writes import EMPTY, config, operations, planned
 
 # --- users, clients, tokens, ACLs ---------------------------------------------------------------------------------
 

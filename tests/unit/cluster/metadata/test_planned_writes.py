@@ -11,12 +11,7 @@ from barnabas.cluster.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.image import (
-    TOPIC,
-    Change,
-    ClusterImage,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import TOPIC, Change, ClusterImage, TopicInfo
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.session import Create, Operation, SetData
 from barnabas.cluster.zookeeper.writes import ConflictError, Truth, resource_of

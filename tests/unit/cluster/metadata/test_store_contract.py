@@ -9,11 +9,7 @@ import trio.testing
 
 from barnabas.cluster.metadata.access_changes import ClientQuotaChanged
 from barnabas.cluster.metadata.changes import ProducerIdsAllocated, TopicCreated, TopicDeleted
-from barnabas.cluster.metadata.image import (
-    Delta,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import Delta, PartitionInfo, TopicInfo
 from barnabas.cluster.metadata.store import MetadataStore
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint

@@ -7,17 +7,9 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.metadata import topic_decisions
-from barnabas.cluster.metadata.changes import (
-    BrokerRegistered,
-    TopicCreated,
-)
+from barnabas.cluster.metadata.changes import BrokerRegistered, TopicCreated
 from barnabas.cluster.metadata.creation import NewTopic, create_topics
-from barnabas.cluster.metadata.image import (
-    BrokerInfo,
-    ClusterImage,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.config.loading import BrokerConfig
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.metadata.changes import (
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
+from barnabas.cluster.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError

@@ -14,13 +14,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol import serialization as packets
 from kazoo.protocol.states import ZnodeStat
 
-from barnabas.cluster.zookeeper.requests import (
-    MultiRead,
-    Requests,
-    WatchCall,
-    _settings,
-    stat_of,
-)
+from barnabas.cluster.zookeeper.requests import MultiRead, Requests, WatchCall, _settings, stat_of
 from barnabas.config.cluster import StoreFile
 
 ZNODE = ZnodeStat(

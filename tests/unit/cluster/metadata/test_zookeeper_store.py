@@ -15,12 +15,7 @@ from barnabas.cluster.metadata.changes import (
     ProducerIdsAllocated,
     TopicCreated,
 )
-from barnabas.cluster.metadata.image import (
-    BROKER,
-    BrokerInfo,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import BROKER, BrokerInfo, PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper.registration import IdTakenError, generated_broker_id
 from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.cluster.zookeeper.znodes import ReplicaAssignment, TopicAssignment, encode_topic, topic_path

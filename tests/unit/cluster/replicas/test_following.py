@@ -7,11 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.cluster.metadata.image import PartitionInfo
-from barnabas.cluster.replicas.following import (
-    Fetched,
-    FollowerLog,
-    slices,
-)
+from barnabas.cluster.replicas.following import Fetched, FollowerLog, slices
 from barnabas.cluster.replication.follower import EpochEnd
 from tests.support.logs import NOW_MS, batch, rebase
 from tests.support.replicas import Node

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.metadata.changes import (
-    BrokerRegistered,
-    LogDirsRegistered,
-    TopicCreated,
-)
+from barnabas.cluster.metadata.changes import BrokerRegistered, LogDirsRegistered, TopicCreated
 from barnabas.cluster.metadata.image import (
     NO_TOPIC_ID,
     BrokerInfo,

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.metadata.changes import (
-    PartitionChanged,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
+from barnabas.cluster.metadata.changes import PartitionChanged, PartitionsAdded, TopicCreated, TopicDeleted
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, Change, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.replication.roles import Role
 from barnabas.config.keeper import Keeper

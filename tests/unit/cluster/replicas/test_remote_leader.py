@@ -7,20 +7,14 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.replicas.following import FetchPosition
-from barnabas.cluster.replicas.remote_leader import (
-    Ask,
-    OffsetAnswer,
-    RemoteLeader,
-)
+from barnabas.cluster.replicas.remote_leader import Ask, OffsetAnswer, RemoteLeader
 from barnabas.cluster.replication.fetch_session import FetcherSession
 from barnabas.config import broker as settings
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from barnabas.wire.generated.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-)
+from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tests.support.at_once import CheckpointCount
 
 T_ID, U_ID = b"t" * 16, b"u" * 16

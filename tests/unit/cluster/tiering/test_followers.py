@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -28,10 +29,33 @@ def leader(tmp_path: Path) -> Iterator[TieredLeader]:
     leader.broker.manager.close()
 
 
+@pytest.fixture
+def stored(leader: TieredLeader) -> TieredLeader:
+    """A leader with 30 records, most of them in the store only."""
+    leader.append(0, 30)
+    leader.tier_all(0)
+    return leader
+
+
 async def caught_up(follower: TieredFollower, *indexes: int) -> None:
     await follower.follow(follower.leader.epoch)
     async with follower.fetching():
         await follower.until(lambda: follower.is_level(*indexes))
+
+
+@asynccontextmanager
+async def following(leader: TieredLeader, **settings: str) -> AsyncIterator[TieredFollower]:
+    follower = TieredFollower(leader, **settings)
+    await follower.follow()
+    async with follower.fetching():
+        yield follower
+
+
+def hold_indexes(leader: TieredLeader) -> Event:
+    """Have reads of indexes wait for an event, which is returned."""
+    gate, read_index = Event(), leader.store.read_index
+    leader.store.read_index = lambda *args: (gate.wait(10), read_index(*args))[1]  # type: ignore[method-assign]
+    return gate
 
 
 async def test_new_replica_begins_after_the_tier(leader: TieredLeader) -> None:
@@ -72,13 +96,11 @@ async def caught_up_again(follower: TieredFollower, epoch: int, *indexes: int) -
 
 
 async def test_log_start_of_the_leader_is_taken(
-    leader: TieredLeader, caplog: pytest.LogCaptureFixture
+    stored: TieredLeader, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    leader.append(0, 30)
-    leader.tier_all(0)
-    leader.logs[0].delete_records_before(7)
-    follower = TieredFollower(leader)
+    stored.logs[0].delete_records_before(7)
+    follower = TieredFollower(stored)
     await caught_up(follower)
     log = follower.log()
     assert log.log_start_offset == 7
@@ -100,31 +122,23 @@ async def test_epoch_before_the_local_start_is_asked_for(leader: TieredLeader) -
 
 
 async def test_metadata_that_are_not_read_yet_are_waited_for(
-    leader: TieredLeader, caplog: pytest.LogCaptureFixture
+    stored: TieredLeader, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    leader.append(0, 30)
-    leader.tier_all(0)
-    leader.not_ready = {0}
-    follower = TieredFollower(leader)
-    await follower.follow()
-    async with follower.fetching():
+    stored.not_ready = {0}
+    async with following(stored) as follower:
         await follower.until(lambda: follower.counts.of("t").failed_starts >= 2)
         assert follower.log().log_end_offset == 0
-        leader.not_ready = set()
+        stored.not_ready = set()
         await follower.until(lambda: follower.is_level(0))
     assert caplog.text.count("are not read yet") == 1
 
 
-async def test_segment_that_is_not_known_yet_is_waited_for(leader: TieredLeader) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
-    segments = leader.partitions.pop(leader.key(0))
-    follower = TieredFollower(leader)
-    await follower.follow()
-    async with follower.fetching():
+async def test_segment_that_is_not_known_yet_is_waited_for(stored: TieredLeader) -> None:
+    segments = stored.partitions.pop(stored.key(0))
+    async with following(stored) as follower:
         await follower.until(lambda: follower.counts.of("t").failed_starts >= 1)
-        leader.partitions[leader.key(0)] = segments
+        stored.partitions[stored.key(0)] = segments
         await follower.until(lambda: follower.is_level(0))
 
 
@@ -149,35 +163,25 @@ async def test_store_that_fails_leaves_the_old_log(
 
 @pytest.mark.parametrize("kind", [IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT])
 async def test_damaged_file_of_the_store_leaves_the_old_log(
-    leader: TieredLeader, kind: IndexKind, tmp_path: Path
+    stored: TieredLeader, kind: IndexKind, tmp_path: Path
 ) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
     paths = sorted((tmp_path / "tier").rglob(f"*.{kind.value}"))
     data = paths[-1].read_bytes()
     paths[-1].write_bytes(data[:-2])
-    follower = TieredFollower(leader, **{"replica.fetch.backoff.ms": "50"})
-    await follower.follow()
-    async with follower.fetching():
+    async with following(stored, **{"replica.fetch.backoff.ms": "50"}) as follower:
         await follower.until(lambda: follower.counts.of("t").failed_starts >= 2)
         assert follower.log().log_end_offset == 0
         paths[-1].write_bytes(data)
         await follower.until(lambda: follower.is_level(0))
 
 
-async def test_store_that_hangs_holds_up_no_other_partition(leader: TieredLeader) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
-    gate = Event()
-    read_index = leader.store.read_index
-    leader.store.read_index = lambda *args: (gate.wait(10), read_index(*args))[1]  # type: ignore[method-assign]
-    follower = TieredFollower(leader)
-    await follower.follow()
-    async with follower.fetching():
+async def test_store_that_hangs_holds_up_no_other_partition(stored: TieredLeader) -> None:
+    gate = hold_indexes(stored)
+    async with following(stored) as follower:
         await follower.until(lambda: follower.counts.of("t").starts == 1)
         for _ in range(3):
-            leader.append(1)
-            leader.append(2)
+            stored.append(1)
+            stored.append(2)
             await follower.until(lambda: follower.is_level(1, 2))
         assert follower.log().log_end_offset == 0
         gate.set()
@@ -185,40 +189,30 @@ async def test_store_that_hangs_holds_up_no_other_partition(leader: TieredLeader
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR])
-async def test_error_of_the_leader_is_tried_again(leader: TieredLeader, code: int) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
-    leader.errors = {EARLIEST_LOCAL: code}
-    follower = TieredFollower(leader, **{"replica.fetch.backoff.ms": "50"})
+async def test_error_of_the_leader_is_tried_again(stored: TieredLeader, code: int) -> None:
+    stored.errors = {EARLIEST_LOCAL: code}
+    follower = TieredFollower(stored, **{"replica.fetch.backoff.ms": "50"})
     await caught_up(follower)
     assert follower.counts.of("t").failed_starts == 1
 
 
 async def test_follower_without_tiered_storage_keeps_its_log(
-    leader: TieredLeader, caplog: pytest.LogCaptureFixture
+    stored: TieredLeader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
-    follower = TieredFollower(leader)
+    follower = TieredFollower(stored)
     await follower.follow()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.fetchers.run)
-        leader.append(1)
+        stored.append(1)
         await follower.until(lambda: follower.is_level(1, 2))
         await follower.until(lambda: "OFFSET_MOVED_TO_TIERED_STORAGE" in caplog.text)
         nursery.cancel_scope.cancel()
     assert follower.log().log_end_offset == 0
 
 
-async def test_new_leader_epoch_meanwhile_begins_again(leader: TieredLeader) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
-    gate = Event()
-    read_index = leader.store.read_index
-    leader.store.read_index = lambda *args: (gate.wait(10), read_index(*args))[1]  # type: ignore[method-assign]
-    follower = TieredFollower(leader)
-    await follower.follow()
-    async with follower.fetching():
+async def test_new_leader_epoch_meanwhile_begins_again(stored: TieredLeader) -> None:
+    gate = hold_indexes(stored)
+    async with following(stored) as follower:
         await follower.until(lambda: follower.counts.of("t").starts == 1)
         await follower.follow(6, is_first=False)
         gate.set()
@@ -290,9 +284,7 @@ async def test_empty_log_begins_with_the_leaders_if_nothing_is_stored(leader: Ti
 async def test_leader_that_does_not_know_its_tier_yet_is_asked_again(leader: TieredLeader) -> None:
     local = keep_locally(leader)
     highest, local.highest_remote_offset = local.highest_remote_offset, -1
-    follower = TieredFollower(leader, **LAST)
-    await follower.follow()
-    async with follower.fetching():
+    async with following(leader, **LAST) as follower:
         await follower.until(lambda: follower.counts.of("t").failed_starts >= 1)
         assert follower.log().log_end_offset == 0
         local.highest_remote_offset = highest
@@ -402,9 +394,7 @@ async def test_cut_below_the_local_start_keeps_the_log_start(leader: TieredLeade
 
 async def test_follower_deletes_locally_what_it_knows_to_be_stored(leader: TieredLeader) -> None:
     leader.append(0, 30)
-    follower = TieredFollower(leader)
-    await follower.follow()
-    async with follower.fetching():
+    async with following(leader) as follower:
         await follower.until(lambda: follower.is_level())
         log = follower.log()
         assert log.apply_retention(NOW_MS) == 0
@@ -421,23 +411,17 @@ async def test_follower_deletes_locally_what_it_knows_to_be_stored(leader: Tiere
     assert (log.log_start_offset, log.local_log_start_offset) == (0, stored_end)
 
 
-async def test_log_start_follows_the_leaders(leader: TieredLeader) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
-    follower = TieredFollower(leader)
-    await follower.follow()
-    async with follower.fetching():
+async def test_log_start_follows_the_leaders(stored: TieredLeader) -> None:
+    async with following(stored) as follower:
         await follower.until(lambda: follower.is_level())
-        leader.logs[0].delete_records_before(11)
-        leader.append(0)
+        stored.logs[0].delete_records_before(11)
+        stored.append(0)
         await follower.until(lambda: follower.log().log_start_offset == 11)
     assert follower.log().epochs.entries == [(5, 11)]
 
 
-async def test_restarted_follower_goes_on_where_it_was(leader: TieredLeader) -> None:
-    leader.append(0, 30)
-    leader.tier_all(0)
-    follower = TieredFollower(leader)
+async def test_restarted_follower_goes_on_where_it_was(stored: TieredLeader) -> None:
+    follower = TieredFollower(stored)
     await caught_up(follower)
     before = follower.log()
     facts = before.log_start_offset, before.local_log_start_offset, before.epochs.entries, producers(before)
@@ -445,7 +429,7 @@ async def test_restarted_follower_goes_on_where_it_was(leader: TieredLeader) -> 
     follower.disk.locks.clear()
     follower.image = type(follower.image)("c")
     follower.start()
-    leader.append(0, 2)
+    stored.append(0, 2)
     await caught_up(follower)
     log = follower.log()
     assert (log.log_start_offset, log.local_log_start_offset, log.epochs.entries, producers(log)) == facts

@@ -21,12 +21,7 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
 from barnabas.log.config import LogConfig
 from barnabas.tiered.directory import DirectoryStorage
-from barnabas.tiered.metadata import (
-    METADATA_TOPIC,
-    PartitionDelete,
-    PartitionDeleteState,
-    metadata_partition,
-)
+from barnabas.tiered.metadata import METADATA_TOPIC, PartitionDelete, PartitionDeleteState, metadata_partition
 from barnabas.tiered.segment import SegmentState, TopicIdPartition
 from tests.support.metadata_leaders import MetadataLeader
 from tests.support.peers import ME, THREE, TWO, cluster, topic
@@ -97,9 +92,7 @@ async def test_copy_that_another_leader_deleted_leaves_nothing(tmp_path):
 
 async def test_segment_that_has_gone_is_not_deleted_again(tmp_path):
     async with tiered_broker(tmp_path) as tier:
-        await tier.make()
-        tier.append(10)
-        await tier.rounds()
+        await tier.store_all(count=10)
         (partition,) = tier.tiered.seen()
         segment = partition.segments.segments()[0]
         await tier.tiered.tasks.delete_unused(segment)

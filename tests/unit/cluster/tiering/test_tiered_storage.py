@@ -132,9 +132,7 @@ async def test_copy_cut_off_by_a_kill_is_deleted_after_a_restart(tmp_path, step)
 
 async def test_restart_knows_what_is_stored(tmp_path):
     async with tiered_broker(tmp_path) as tier:
-        log = await tier.make()
-        tier.append(30)
-        await tier.rounds()
+        log = await tier.store_all()
         highest, stored = log.highest_remote_offset, tier.stored()
     async with tiered_broker(tmp_path) as tier:
         log = tier.log()
@@ -188,9 +186,7 @@ async def test_expired_segments_go_from_the_store(tier):
 
 
 async def test_size_counts_each_byte_once(tier):
-    log = await tier.make(retention_bytes="6000")
-    tier.append(60)
-    await tier.rounds()
+    log = await tier.store_all(count=60, retention_bytes="6000")
     (segments,) = tier.tiered.metadata.partitions.values()
     total = segments.size() + sum(
         segment.size for segment in log.segments if segment.base_offset > log.highest_remote_offset
@@ -200,9 +196,7 @@ async def test_size_counts_each_byte_once(tier):
 
 
 async def test_deleted_records_go_from_the_store(tier):
-    log = await tier.make()
-    tier.append(30)
-    await tier.rounds()
+    log = await tier.store_all()
     second, third = tier.stored()[1:3]
     log.delete_records_before(third - 1)
     await tier.rounds(1)
@@ -211,9 +205,7 @@ async def test_deleted_records_go_from_the_store(tier):
 
 
 async def test_deletion_that_fails_is_tried_again(tier):
-    log = await tier.make()
-    tier.append(30)
-    await tier.rounds()
+    log = await tier.store_all()
     count = len(tier.stored())
     log.delete_records_before(log.local_log_start_offset)
     tier.store.failing = {"delete"}
@@ -239,9 +231,7 @@ async def until(condition):
 
 
 async def test_deleted_topic_takes_its_segments_along(tier):
-    await tier.make()
-    tier.append(30)
-    await tier.rounds()
+    await tier.store_all()
     await delete(tier)
     await until(lambda: tier.stored() == [])
     await until(lambda: not tier.tiered.metadata.partitions)
@@ -249,9 +239,7 @@ async def test_deleted_topic_takes_its_segments_along(tier):
 
 async def test_deletion_of_a_topic_is_resumed_after_a_restart(tmp_path):
     async with tiered_broker(tmp_path) as tier:
-        await tier.make()
-        tier.append(30)
-        await tier.rounds()
+        await tier.store_all()
         tier.store.failing = {"delete"}
         await delete(tier)
         await until(lambda: tier.tiered.metadata.deleting)
@@ -275,9 +263,7 @@ async def test_topic_deleted_after_a_cut_off_copy_leaves_nothing(tmp_path):
 
 
 async def test_switched_off_topic_begins_where_its_local_log_does(tier):
-    log = await tier.make()
-    tier.append(30)
-    await tier.rounds()
+    log = await tier.store_all()
     assert await alter(tier, remote_storage_enable="false") != 0
     local = log.local_log_start_offset
     assert await alter(tier, remote_storage_enable="false", remote_log_delete_on_disable="true") == 0
@@ -287,9 +273,7 @@ async def test_switched_off_topic_begins_where_its_local_log_does(tier):
 
 async def test_topic_switched_on_again_is_stored_from_its_start(tmp_path):
     async with tiered_broker(tmp_path) as tier:
-        await tier.make(local_retention_bytes="5000")
-        tier.append(60)
-        await tier.rounds()
+        await tier.store_all(count=60, local_retention_bytes="5000")
         await alter(tier, remote_storage_enable="false", remote_log_delete_on_disable="true")
         await until(lambda: tier.stored() == [])
     async with tiered_broker(tmp_path) as tier:
@@ -301,9 +285,7 @@ async def test_topic_switched_on_again_is_stored_from_its_start(tmp_path):
 
 
 async def test_copying_stops_where_it_is_disabled(tier):
-    log = await tier.make()
-    tier.append(30)
-    await tier.rounds()
+    log = await tier.store_all()
     stored = tier.stored()
     assert await alter(tier, remote_log_copy_disable="true", local_retention_bytes="-2") == 0
     tier.append(30)

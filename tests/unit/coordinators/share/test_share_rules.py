@@ -10,15 +10,7 @@ from barnabas.coordinators.share.batches import StateBatch
 from barnabas.coordinators.share.inflight import ACQUIRED, AVAILABLE
 from barnabas.wire.generated.errors import ErrorCode
 
-from .test_partition import (
-    ACCEPT,
-    ARCHIVED,
-    RELEASE,
-    ack,
-    acquire_request,
-    code_of,
-    partition,
-)
+from .test_partition import ACCEPT, ARCHIVED, RELEASE, ack, acquire_request, code_of, partition
 
 LOCK_MS = 30_000
 

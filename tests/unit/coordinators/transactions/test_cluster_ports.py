@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.cluster.metadata.changes import (
-    BrokerUnregistered,
-    PartitionChanged,
-)
-from barnabas.cluster.metadata.image import (
-    PartitionInfo,
-)
+from barnabas.cluster.metadata.changes import BrokerUnregistered, PartitionChanged
+from barnabas.cluster.metadata.image import PartitionInfo
 from barnabas.cluster.metadata.partitioning import partition_for
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.coordinators.transactions import broker_batches

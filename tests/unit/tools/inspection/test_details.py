@@ -12,9 +12,7 @@ from barnabas.records.building import encode_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import Record
 from barnabas.tools.inspection import sasl
-from barnabas.tools.inspection.frames import (
-    looks_like_request,
-)
+from barnabas.tools.inspection.frames import looks_like_request
 from barnabas.tools.inspection.messages import UnreadRecords, as_json
 from barnabas.tools.inspection.plain_records import bytes_of, plain, plain_headers
 from barnabas.tools.inspection.records import RecordsView, count

@@ -16,12 +16,7 @@ from barnabas.tools.probing import probe as probing
 from barnabas.tools.probing import quirks
 from barnabas.tools.probing.exchanges import ClosedByBrokerError, NonsenseError, SilentError, Wire
 from barnabas.tools.probing.harmless import Names
-from barnabas.tools.probing.honoured import (
-    Status,
-    Verdict,
-    ask_all,
-    ask_for_cluster,
-)
+from barnabas.tools.probing.honoured import Status, Verdict, ask_all, ask_for_cluster
 from barnabas.tools.probing.limits import Limits
 from barnabas.tools.probing.probe import Feature, Report
 from barnabas.tools.probing.quirks import Quirk

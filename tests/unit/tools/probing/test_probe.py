@@ -9,12 +9,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.settings import ClientSettings, Endpoint
 from barnabas.tools.probing import probe as probing
 from barnabas.tools.probing import timing
-from barnabas.tools.probing.exchanges import (
-    ClosedByBrokerError,
-    NonsenseError,
-    SilentError,
-    Target,
-)
+from barnabas.tools.probing.exchanges import ClosedByBrokerError, NonsenseError, SilentError, Target
 from barnabas.tools.probing.harmless import Names
 from barnabas.tools.probing.honoured import (
     OF_GROUPS,

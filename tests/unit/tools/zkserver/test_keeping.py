@@ -11,10 +11,7 @@ import pytest
 from barnabas.tools.zkserver import command, storage
 from barnabas.tools.zkserver.acl import OPEN, Acl, Identity
 from barnabas.tools.zkserver.core import Core, Transaction
-from barnabas.tools.zkserver.jute import (
-    encode_int,
-    encode_long,
-)
+from barnabas.tools.zkserver.jute import encode_int, encode_long
 from barnabas.tools.zkserver.sessions import Sessions
 from barnabas.tools.zkserver.storage import (
     Storage,
