@@ -62,8 +62,7 @@ class Pieces:
 
     @property
     def next_size(self) -> int:
-        """Largest size of the next piece in bytes; it may exceed the limit by one byte, which shows that the output is too
-        large."""
+        """Largest size of the next piece in bytes; it may exceed the limit by one byte, to detect too large an output."""
         is_first = self._first is None and self._stream is None
         return min(self._left + 1, FIRST_PIECE_BYTES if is_first else PIECE_BYTES)
 
