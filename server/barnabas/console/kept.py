@@ -1,7 +1,7 @@
-"""Answers that take long to read, cached for a while.
+"""Answers that take long to compute, cached for a while.
 
-The rule: it is read on request, at most once a second, and rarer the longer that takes. Who looks meanwhile waits for a
-moment, and is shown the older one if that was not enough. It is not shown once reading it again has failed.
+The rule: an answer is computed on request, at most once a second, and less often the longer it takes. Other requests
+meanwhile wait for a moment, and then get the older answer. That is not returned once a later computation has failed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Kept(Generic[T]):
         return value
 
     def note(self, value: T) -> None:
-        """Take a value that was read just now for something else."""
+        """Store a value that was just computed by other means."""
         self._value, self._read_at, self._has_failed = value, trio.current_time(), False
 
     def forget(self) -> None:
