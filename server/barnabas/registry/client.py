@@ -45,8 +45,10 @@ class RegistryClient(RestClient):
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Create a client without a connection yet; the options are those of RestClient. Raises ValueError for an invalid
-        URL."""
+        """Create a client without a connection yet; the options are those of RestClient.
+
+        Raises ValueError for an invalid URL.
+        """
         super().__init__(url, user=user, password=password, token=token, tls=tls, timeout_s=timeout_s)
         self._by_id: dict[int, Schema] = {}
         self._by_version: dict[tuple[str, int], Registered] = {}
