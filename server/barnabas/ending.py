@@ -1,8 +1,8 @@
-"""Ends of a process: the signals that ask for one, and the exit codes.
+"""Ends of a process: the signals that request one, and the exit codes.
 
-The rule: 0 says that it was wished, or that all was done; everything else is another code, so that the supervisor of
-the process (systemd, a container, a script) can tell. The codes of `barnabas` stand here alone; the reference is printed
-from `ENDS`.
+The rule: 0 means that the end was requested, or all work was done; any other end has another code, so that the supervisor
+of the process (systemd, a container, a script) can distinguish them. The codes of `barnabas` are defined only here; the
+reference is printed from `ENDS`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TOOLS = ("storage", "probe", "conform", "topics", "doctor")
 
 
 def failed(command: str) -> int:
-    """Return the code by which a command says that it could not do its work."""
+    """Return the exit code of a command that failed."""
     return USAGE_ERROR if command in COMPARING else FAILED
 
 
 def end_signals() -> list[signal.Signals]:
-    """Return the signals that stop a server cleanly; one that `nohup` or the like has ignored stays ignored."""
+    """Return the signals that stop a server cleanly; those that `nohup` or a similar program ignores stay ignored."""
     others = (signal.SIGHUP, signal.SIGQUIT)
     return [
         signal.SIGTERM,
@@ -42,7 +42,7 @@ def end_signals() -> list[signal.Signals]:
 
 
 class End(NamedTuple):
-    """One way to end, for the reference and for the test that ends processes so."""
+    """One way to end, for the reference and for the test that ends processes in this way."""
 
     how: str
     commands: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Errors by fault: the three ways in which serving a client can fail.
 
-The rule: the type of an error says which side has to act. A peer that sends malformed frames loses its connection, a
-request that asks for something impossible is answered with an error code, and a disk that fails takes its log
-dir offline. Anything else that escapes is our own bug.
+The rule: the type of an error shows which side must act. A peer that sends malformed frames loses its connection, an
+impossible request is answered with an error code, and a disk that fails takes its log dir offline. Any other exception is
+our own bug.
 """
 
 from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
@@ -16,11 +16,11 @@ class PeerError(Exception):
 
 
 class UnansweredError(PeerError):
-    """A request that a handler leaves without an answer: its connection is closed."""
+    """A request without a response: its connection is closed."""
 
 
 class NotLoggedInError(PeerError):
-    """The other side sent a request that its login does not admit, or does not admit any more: close that connection."""
+    """The peer sent a request that its login does not allow, or no longer allows: its connection is closed."""
 
 
 class RequestError(Exception):
@@ -40,7 +40,7 @@ class RequestError(Exception):
 
 
 def detached(error: E) -> E:
-    """Return a caught error that is kept for later, without its traceback and without what had caused it.
+    """Return a caught error that is kept for later, without its traceback and without its cause.
 
     The traceback has the frames that the error has passed, and these have the request and its answers, with the error in
     them: a cycle, which would stay in memory until the next full garbage collection.
@@ -61,7 +61,7 @@ _NO_MORE_FILES = (EMFILE, ENFILE)
 
 
 def lacks_room(error: BaseException) -> bool:
-    """Return whether nothing more can be written to a disk, or for this user, until room is made."""
+    """Return whether the disk, or this user's quota on it, is full."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
@@ -71,7 +71,7 @@ def lacks_files(error: BaseException) -> bool:
 
 
 class StorageError(Exception):
-    """Reading or writing below `log_dir` failed because of `cause`: it goes offline, but for some that are `is_full`."""
+    """Reading or writing below `log_dir` failed because of `cause`: it goes offline, except for some that are `is_full`."""
 
     def __init__(self, log_dir: str, cause: BaseException) -> None:
         super().__init__(log_dir, cause)
@@ -82,15 +82,15 @@ class StorageError(Exception):
     def is_full(self) -> bool:
         """True if only room is missing, on the disk or for another open file.
 
-        Then what was written before is as it was, and the dir need not go offline.
+        Then earlier writes are intact, and the dir need not go offline.
         """
         return lacks_room(self.cause) or lacks_files(self.cause)
 
     @property
     def is_missing(self) -> bool:
-        """True if a file or directory was not there: that says nothing of the disk.
+        """True if a file or directory was missing: that does not mean that the disk has failed.
 
-        What is gone has to be found out before anything goes offline.
+        The cause must be determined before a log or dir goes offline.
         """
         return isinstance(self.cause, FileNotFoundError)
 
@@ -99,7 +99,7 @@ class StorageError(Exception):
 
 
 class AnswerError(Exception):
-    """A request over HTTP that cannot be done: a status, and what is wrong."""
+    """A request over HTTP that fails: a status, and the reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(status, text)  # as it is made again on its way from a child process

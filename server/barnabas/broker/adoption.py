@@ -1,4 +1,4 @@
-"""Logs without a topic: what another broker left in a log dir becomes part of this cluster.
+"""Logs without a topic: logs of another broker in a log dir become part of this cluster.
 
 The rule: a log dir holds the records of its topics, not their settings. So nothing may be lost by a guess: user topics
 are retained without limit until an operator sets their retention, and no producer id that is in use is allocated again.
@@ -50,8 +50,8 @@ KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
 def lead_all(me: int, image: ClusterImage) -> list[Change]:
     """Make this broker, the only one, the leader of the partitions that are assigned to a broker with another id.
 
-    That is so after the log dirs were handed over from that broker, or from Apache Kafka, which has no leader once it has
-    stopped; without it their topics could not be reached. Their next leader epoch is the one that the start begins.
+    Such partitions exist after the log dirs were handed over from that broker, or from Apache Kafka, which has no leader
+    once it has stopped; otherwise their topics could not be reached. Their next leader epoch is that of `begin_epoch`.
     """
     changes: list[Change] = [
         PartitionChanged(
@@ -69,8 +69,8 @@ def lead_all(me: int, image: ClusterImage) -> list[Change]:
 def begin_epoch(logs: LogManager, image: ClusterImage) -> list[Change]:
     """Begin a leader epoch for all partitions that none of them has had.
 
-    Records that consumers have read may be lost: by recovery, by a tool, or with the disk. Their successors are in a
-    later epoch, so consumers learn where theirs has ended (KIP-320).
+    Records that consumers have read may be lost: by recovery, by a tool, or with the disk. New records at their offsets are
+    in a later epoch, so consumers detect the end of their epoch (KIP-320).
     """
     image_epochs = [info.leader_epoch for topic in image.topics.values() for info in topic.partitions]
     if not image_epochs and not len(logs):
@@ -92,8 +92,8 @@ def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection
 def set_aside_copies(logs: LogManager, own_logs: OwnLogs, image: ClusterImage) -> None:
     """Set aside the logs that have the id of another topic, as the directory was copied under another name.
 
-    Two topics with one id could not be told apart: a write or a deletion by id would reach the wrong topic. The metadata
-    say which topic has the id; where they have neither topic, it is the first one by name.
+    Two topics with one id could not be distinguished: a write or a deletion by id would reach the wrong topic. The metadata
+    determines which topic has the id; if it has neither topic, it is the first one by name.
     """
     names = dict(image.names_by_id)
     unknown = [log for log in logs if log.topic not in image.topics and log.topic_id is not None]
@@ -171,9 +171,9 @@ def adopt_logs(
 
 
 def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
-    """Yield the ids of the producers that have written to a log, and the largest that its transactional ids hold.
+    """Yield the ids of the producers that have written to a log, and the largest id of its transactional ids.
 
-    Behind damage in the log of a partition of `__transaction_state`, one more block of ids may be in use.
+    After damage in the log of a partition of `__transaction_state`, one more block of ids may be in use.
     """
     yield from (entry.producer_id for entry in partition_log.producers.snapshot())
     if partition_log.topic != TRANSACTION_TOPIC:

@@ -1,6 +1,6 @@
-"""A complete broker, created by `assembly`: how it serves, and how it stops.
+"""A complete broker, created by `assembly`: its start, service and stop.
 
-The rule: one order. Start: everything is open before the first client connects. Stop: listeners, connections, and then
+The rule: one order. Start: all parts are open before the first client connects. Stop: listeners, connections, and then
 the rest, by its owner.
 """
 
@@ -41,7 +41,7 @@ class Companion(Protocol):
         """Bind its address; returns words for the ready line, with a blank before each. Raises StartupError."""
 
     def attach(self, broker: Broker) -> None:
-        """Show this broker from now on; it is about to serve."""
+        """Attach to this broker, which is about to serve."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
@@ -75,7 +75,7 @@ class Stopping:
 
 
 class Broker:
-    """One broker. Lifecycle: made by `assembly.assembled`, `serve` in a task, `stop`."""
+    """One broker. Lifecycle: created by `assembly.assembled`, `serve` in a task, `stop`."""
 
     __slots__ = (
         "connections",
@@ -125,7 +125,7 @@ class Broker:
     async def serve(self, *, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept clients, and serve them until `stop`.
 
-        Reports readiness with the broker itself, in a cluster when the cluster knows of it. Raises StartupError if
+        Reports readiness with the broker itself, in a cluster once the broker is registered. Raises StartupError if
         another program listens on the port by now, or another broker has its id.
         """
         participation = self.participation
@@ -155,7 +155,7 @@ class Broker:
         await self.connections.drain()
 
     async def _unless_stopping(self, do: Callable[[], Awaitable[None]]) -> None:
-        """Do something, and break it off when the broker is to stop."""
+        """Await `do`, and cancel it when the broker is to stop."""
 
         async def break_off() -> None:
             await self.stopping.wait()

@@ -1,7 +1,7 @@
 """The composition root: from a configuration and an environment to a complete broker.
 
-The rule: every part is made here, whole, from the parts that it names; no part gets the broker, and nothing is filled in
-later. What only some brokers need is made on first use (`lazy.Lazy`).
+The rule: every part is created here, complete, from the parts that it names; no part gets the broker, and nothing is added
+later. Parts that only some brokers need are created on first use (`lazy.Lazy`).
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ async def assembled(
 ) -> AsyncIterator[Broker]:
     """Assemble a complete broker with its background tasks running; it serves after a call of `serve`.
 
-    `release` and `budget` replace the usual ones; an `authorizer` replaces the one of the settings; without a
-    `membership` the broker is a cluster by itself, or joins the one that its settings name; `connect_zookeeper` replaces
-    the connection to ZooKeeper then; `seams` wraps its requests and connections, `controller_seams` those of a
-    controller in the same node. Everything is closed again at the end, in order.
+    `release` and `budget` replace the default ones; an `authorizer` replaces that of the settings; without a `membership`
+    the broker is a cluster by itself, or joins the cluster of its settings, with `connect_zookeeper` instead of the usual
+    connection to ZooKeeper; `seams` wraps its requests and connections, `controller_seams` those of a controller in the
+    same node. All parts are closed at the end, in order.
 
     Raises StartupError or StorageError when the broker cannot start.
     """
@@ -164,7 +164,7 @@ def _broker(
     quorum: QuorumParts | None,
     seams: Seams,
 ) -> Broker:
-    """Make all other parts, each from those before it, and start their periodic work."""
+    """Create all other parts, each from those before it, and start their periodic work."""
     config, release, environment, budget, storage, _ = base
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
@@ -295,7 +295,7 @@ def _tiered(base: BaseParts, coordinators: CoordinatorParts, seams: Seams) -> Ti
 
 
 def _securing(base: BaseParts, listeners: list[Listener], optional: OptionalParts) -> Securing:
-    """Secure the listeners, and have them follow their settings."""
+    """Secure the listeners, and keep them up to date with their settings."""
     environment = base.environment
     securing = Securing(
         listeners,

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def authorizer_of(config: BrokerConfig, metadata: MetadataStore) -> Authorizer:
-    """Return the authorizer: by the ACLs in the metadata, or one that allows everything.
+    """Return the authorizer: by the ACLs in the metadata, or one that allows every request.
 
-    Raises SettingError if `super.users` cannot be read.
+    Raises SettingError if `super.users` is invalid.
     """
     if not has_authorizer(config):
         return AllowEverything()

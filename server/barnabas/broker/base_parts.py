@@ -1,4 +1,4 @@
-"""Parts of a broker from which all others are made."""
+"""Parts of a broker from which all others are created."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Companions of a broker that are clients of it, in its process: where they connect, and how their users log in.
+"""Companions of a broker that are clients of it, in its process: their connections, and the logins of their users.
 
-The rule: a companion knows nothing of the broker but its addresses: it connects to one without encryption or login, or else
-as brokers connect to each other. With an authorizer, or where clients log in, so do the users of the companion.
+The rule: a companion knows only the broker's addresses: it connects to one without encryption or login, or else
+as brokers connect to each other. With an authorizer, or if clients log in, the users of the companion log in, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Companion(NamedTuple):
 
 
 class UserLogins(NamedTuple):
-    """The listener that users log in to, and the settings of a client that is logged in as one, with a password."""
+    """The listener for logins of users, and the settings of a client with a user's name and password."""
 
     bootstrap: list[Endpoint]
     settings_of: Callable[[str, str], ClientSettings]

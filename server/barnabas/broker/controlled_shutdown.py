@@ -36,11 +36,11 @@ async def shut_down_controlled(
     image: Callable[[], ClusterImage],
     can_change: Callable[[], bool],
 ) -> bool:
-    """Ask the controller to move leaders away until none is left here; returns whether none is.
+    """Request the controller to move leaders away until this broker leads no partition; returns whether that is so.
 
-    `can_change` says whether the cluster can be changed now, as this broker knows it. Asks
-    `controlled.shutdown.max.retries` times, with `controlled.shutdown.retry.backoff.ms` between, as Kafka does; not at
-    all if `controlled.shutdown.enable` is false.
+    `can_change`: whether the cluster can be changed now, as far as this broker knows. Sends
+    `controlled.shutdown.max.retries` requests, with `controlled.shutdown.retry.backoff.ms` in between, as Kafka does; none
+    if `controlled.shutdown.enable` is false.
     """
     if not config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
         return False

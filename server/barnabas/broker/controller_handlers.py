@@ -1,7 +1,7 @@
 """Handlers of a controller: the voter's, those of the active controller, and those of any controller.
 
-The rule: only the active controller changes metadata; another one answers NOT_CONTROLLER. A request in an Envelope is
-checked and answered as if its client had sent it; only its broker learns that another controller leads. Any controller
+The rule: only the active controller changes metadata; any other answers NOT_CONTROLLER. A request in an Envelope is
+checked and answered as if its client had sent it; only its broker is informed that another controller leads. Any controller
 answers some requests from its image.
 """
 
@@ -70,7 +70,7 @@ FORWARDED: Final = ""
 
 
 class ControllerServices(NamedTuple):
-    """Parts of a controller that handlers of brokers name too, and those that only its own need."""
+    """Parts of a controller: those with the names of a broker's services, and those for its own handlers only."""
 
     config: BrokerConfig
     release: ReleaseProfile
@@ -98,11 +98,11 @@ class ControllerHandlers:
         self.made: dict[int, Callable[[RequestContext, Any], Any]] = {}
 
     def is_served(self, _api: Api) -> bool:
-        """Say that all are, from the beginning: voters need each other to begin at all."""
+        """Return true: all APIs are served from the beginning, as voters need each other to begin."""
         return True
 
     async def make(self, api: Api) -> Callable[[RequestContext, Any], Any]:
-        """Import the codecs of an API in a thread, and make its handler."""
+        """Import the codecs of an API in a thread, and return its handler."""
         await self._services.threads.run(partial(_load, api, is_of_brokers=api.key in AS_BROKERS))
         handle: Callable[[RequestContext, Any], Awaitable[Any]]
         if api.key in RAFT:
@@ -247,7 +247,7 @@ class ControllerHandlers:
 
 
 def _throttle(inner: RequestContext, message: Any, size: int, response: Any) -> None:
-    """Charge the quotas of a forwarded client, and tell it to wait; its broker mutes the connection."""
+    """Charge the quotas of a forwarded client, and set its throttle time; its broker mutes the connection."""
     if inner.quotas is None:
         return
     throttle_ms = inner.quotas.throttle_ms(message, size)

@@ -1,7 +1,7 @@
 """A process with the role controller: a voter of a KRaft quorum, its listeners, and the active controller while it leads.
 
 The rule: the dirs are locked and known to be of this cluster and node before anything is read; listeners accept as soon as
-the voter runs, since voters need each other to elect a leader. What ends the voter ends the process.
+the voter runs, since voters need each other to elect a leader. An error that ends the voter ends the process.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ log = logging.getLogger(__name__)
 
 
 class ControllerNode:
-    """A controller. Lifecycle: made by `controller`, `serve` in a task, `stop`."""
+    """A controller. Lifecycle: created by `controller`, `serve` in a task, `stop`."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ControllerNode:
         metrics_address: MetricsAddress | None,
         metrics: MetricsEndpoint | None,
     ) -> None:
-        """`parts` are those that metrics are about, here or in the broker of the same process."""
+        """`parts` are those whose metrics are exported, here or by the broker of the same process."""
         self.config = config
         self.cluster_id = cluster_id
         self.listeners = listeners
@@ -237,7 +237,7 @@ async def controlling(
 
 
 class _Base(NamedTuple):
-    """Parts of a controller from which all others are made."""
+    """Parts of a controller from which all others are created."""
 
     config: BrokerConfig
     environment: Environment
@@ -267,7 +267,7 @@ def _take_dirs(config: BrokerConfig, quorum: QuorumSettings, ownership: Ownershi
 
 
 def _node(base: _Base, voter: RaftNode, rules: Machine) -> ControllerNode:
-    """Make all other parts, each from those before it, and start their periodic work."""
+    """Create all other parts, each from those before it, and start their periodic work."""
     active = _active(base, voter, rules)
     processes = BrokerProcesses(active, base.environment.network)
     store = QuorumStore(base.cluster_id, base.own.quorum.node_id, base.budget)

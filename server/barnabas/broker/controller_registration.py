@@ -1,7 +1,7 @@
 """Registration of a controller with the active one (KIP-919), by which clients and nodes find the controllers.
 
-The rule: a controller registers with each start, and again when its registration has gone; the active one registers with
-itself as with any other.
+The rule: a controller registers with each start, and again when its registration is missing; the active controller
+registers with itself like any other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Assembly of the coordinators, of a broker that is alone or of one of a cluster.
+"""Assembly of the coordinators, for a broker with or without a cluster.
 
-The rule: a part that asks other brokers wraps the local one, behind the same port.
+The rule: a part that sends requests to other brokers wraps the local one, with the same port.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings that groups obey, made of the broker's settings."""
+"""Settings of groups, derived from the broker's settings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Handlers of all APIs, each made with the services that it names, and the checks that stand before them.
+"""Handlers of all APIs, each created with the services that it names, and the checks before them.
 
-The rule: a handler is a class with a field for each service that it needs; it is imported and made when the first
+The rule: a handler is a class with a field for each service that it needs; it is imported and created when the first
 request for its API arrives. Its method `handle` returns the response, or a `Deferred` of it; or it is a coroutine function.
 """
 
@@ -35,15 +35,15 @@ class Handlers:
     def is_served(self, api: apis.Api) -> bool:
         """Return whether an API may be answered now.
 
-        Before the controller has told a broker of its cluster, an answer that a topic is unknown would have clients give
-        up; as with a broker that does not listen yet, they try the others.
+        Before a broker of a cluster has metadata, the answer that a topic is unknown would end clients' retries; without an
+        answer they try other brokers, as if this one did not listen yet.
         """
         services = self._services
         is_early = services.membership is not None and not services.metadata.image.brokers
         return not is_early or api.member_only or api.key in apis.SERVED_EARLY
 
     async def make(self, api: apis.Api) -> Callable[[RequestContext, Any], Any]:
-        """Import codecs and handler of an API in a thread, which takes 70 ms for some, and make the handler."""
+        """Import codecs and handler of an API in a thread, which takes 70 ms for some, and create the handler."""
         forwarder = self._services.forwarder
         if forwarder is not None and api.forwarded:
             handle: Callable[[RequestContext, Any], Awaitable[Any]] = forwarder.forward
@@ -72,13 +72,13 @@ class Handlers:
             raise RequestError(ErrorCode.NOT_CONTROLLER)
 
     def _is_on(self, feature: str) -> bool:
-        """Return whether a feature is on: in the cluster, or where that has none by the release."""
+        """Return whether a feature is on: in the cluster, or in the release if the cluster has no features."""
         services = self._services
         levels = services.metadata.image.features
         return services.release.has(feature) if levels is None else bool(levels.get(feature, 0))
 
     async def answer(self, api: apis.Api, context: RequestContext, message: Any) -> Any:
-        """Check and handle a request of this process; those of clients go through `STAGES`. Raises RequestError."""
+        """Check and handle a request of this process; requests of clients pass through `STAGES`. Raises RequestError."""
         handler = self.made.get(api.key) or await self.make(api)
         self.check(api, context, message)
         return await resolved(handler(context, message))
@@ -102,7 +102,7 @@ def require_whole(api: apis.Api, context: RequestContext, message: Any) -> None:
 def deferred(
     handle: Callable[[RequestContext, Any], Awaitable[Any]], context: RequestContext, message: Any
 ) -> Deferred[Any]:
-    """Return the response of a coroutine function as one that comes later."""
+    """Return the response of a coroutine function as a Deferred."""
     return Deferred(partial(handle, context, message))
 
 

@@ -57,7 +57,7 @@ class Housekeeping:
         *,
         is_served: Callable[[PartitionLog], bool],
     ) -> None:
-        """`is_served` says whether a log belongs to a replica: other logs are not changed."""
+        """`is_served`: whether a log belongs to a replica: other logs are not changed."""
         self._config = config
         self._logs = logs
         self._failures = failures
@@ -72,7 +72,7 @@ class Housekeeping:
         """There once it has looked for something to clean."""
 
     async def run(self) -> None:
-        """Do all of it when it is due."""
+        """Run all periodic work, each kind at its interval."""
         get = self._config.get
         retention_seconds = get(settings.LOG_RETENTION_CHECK_INTERVAL_MS) / 1000
         checkpoint_seconds = get(settings.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS) / 1000
@@ -94,7 +94,7 @@ class Housekeeping:
         await self.find_missing(also_logs=True)
 
     async def look_for_dirs(self) -> None:
-        """Notice log dirs and logs that are gone, and note those that are new."""
+        """Detect missing log dirs and logs, and write the checkpoints of new logs."""
         await self.find_missing(also_logs=False)
         # before another log is created under the name of a deleted one, and soon after a log is created
         if self._logs.checkpoints.is_outdated:
@@ -124,7 +124,7 @@ class Housekeeping:
             task.finish()
 
     async def flush_due(self) -> None:
-        """Force the logs with a flush that is due to the medium, one after the other."""
+        """Flush the logs that are due, one after the other."""
         for number, partition_log in enumerate(self._logs, 1):
             if partition_log.is_flushed:  # as most of very many logs are, each second
                 if number % LOOKED_PER_TURN == 0:
@@ -192,7 +192,7 @@ class Housekeeping:
         return False
 
     async def clean_logs(self, cleaner: LogCleaner) -> None:
-        """Compact one log after the other, until none is dirty; others may do the same beside. Raises StorageError."""
+        """Compact one log after the other, until none is dirty; several tasks may run concurrently. Raises StorageError."""
         tasks = max(self._config.get(settings.LOG_CLEANER_THREADS), 1)
         cleaner.dedupe_bytes = self._config.get(settings.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // tasks
         cleaner.load_factor = self._config.get(settings.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR)

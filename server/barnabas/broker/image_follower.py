@@ -1,6 +1,6 @@
-"""Changes to a broker's logs, settings and quotas when the cluster's metadata change.
+"""Changes to a broker's logs, settings and quotas when the cluster's metadata changes.
 
-The rule: resources of a new image are created before it is published, and those of the old one are removed after; both
+The rule: resources of a new image are created before it is published, and those of the old one are removed afterwards; both
 in slices, so that a change of ten thousand partitions delays no request.
 """
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def obey_settings(config: BrokerConfig, image: ClusterImage, broker_id: int) -> None:
-    """Apply the settings of brokers in an image; those that are no values have no effect and are logged."""
+    """Apply the settings of brokers in an image; invalid values are logged and have no effect."""
     of_all, of_this = image.settings_of(BROKER, ""), image.settings_of(BROKER, str(broker_id))
     for error in config.set_dynamic(of_all, of_this):
         log.error("a setting of brokers that was changed while they run has no effect: %s", error)

@@ -22,7 +22,7 @@ def prepare() -> None:
 
 
 def settle_garbage_collector() -> None:
-    """Switch it on for new objects: those of the start stay, but for some 2,000, and finding these takes 12 ms."""
+    """Switch the collector on for new objects only: to find the 2,000 garbage objects of the start would take 12 ms."""
     gc.freeze()
     gc.enable()
     # Young objects are looked at in small portions, of some milliseconds each, and old ones as seldom as before.

@@ -1,7 +1,7 @@
 """Steps by which a broker joins a cluster on ZooKeeper and leaves it.
 
-The rule: cluster and node id are determined before the log dirs are opened; other brokers learn of the broker when it
-serves, and drop it when it has handed over its partitions.
+The rule: cluster and node id are determined before the log dirs are opened; the broker is registered once it serves, and
+its registration ends once it has handed over its partitions.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ async def joined(
     budget: LoopBudget,
     connect: Connect | None = None,
 ) -> AsyncIterator[Membership]:
-    """Connect to ZooKeeper, learn the cluster's id and this broker's number, and read the settings kept there.
+    """Connect to ZooKeeper, determine the cluster's id and this broker's number, and read the settings in ZooKeeper.
 
-    `connect` replaces kazoo. Everything is closed at the end, and the broker's registration gone with its session.
+    `connect` replaces kazoo. All parts are closed at the end, and the broker's registration ends with its session.
     Raises StartupError, StorageError.
     """
     metas = await environment.threads.run(lambda: _read_metas(config, environment))
@@ -167,7 +167,7 @@ class Participation:
     async def begin(self) -> None:
         """Register the broker, and wait until the controller has sent it its own registration.
 
-        From then on it knows the cluster. After an unclean shutdown, others first take over its partitions. Raises
+        Then it has the cluster's metadata. After an unclean shutdown, others first take over its partitions. Raises
         StartupError if another broker has its id.
         """
         self._store.subscribe(self)
@@ -190,7 +190,7 @@ class Participation:
         self._say_features()
 
     def _say_features(self) -> None:
-        """Log which features the cluster has not switched on: clients that need them are refused."""
+        """Log the features that the cluster has not finalized: clients that need them are refused."""
         levels = self._store.image.features or {}
         off = [
             f"{feature.name}={feature.finalized_level}"

@@ -66,7 +66,7 @@ def _is_set(entry: JaasEntry, option: str) -> bool:
 
 
 def _key_of(listener: ListenerSettings, entry: JaasEntry | None) -> tuple[str, str | None]:
-    """Return the principal and the keytab of a module that uses one. Raises SettingError."""
+    """Return the principal and the keytab of a login module with a keytab. Raises SettingError."""
     principal = entry.options.get("principal") if entry is not None and _is_set(entry, "useKeyTab") else None
     if entry is None or not principal:
         raise SettingError(

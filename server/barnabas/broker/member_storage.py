@@ -1,6 +1,6 @@
-"""Opening the storage of a broker that is one of several.
+"""Opening the storage of a broker of a cluster.
 
-The rule: topics are those of the cluster. On ZooKeeper a log without a topic stays until the controller decides about
+The rule: topics are those of the cluster. On ZooKeeper a log without a topic stays until the controller decides on
 it; in a KRaft quorum it is set aside, since the image is complete.
 """
 
@@ -137,7 +137,7 @@ async def _opened_logs(
     membership: Membership,
     config_for: Callable[[str], LogConfig],
 ) -> LogManager:
-    """Open the log dirs, and make them those of this broker. Raises StorageError."""
+    """Open the log dirs, and register this broker as their owner. Raises StorageError."""
     quorum = membership.quorum
     logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(environment.wall_clock_ms()))

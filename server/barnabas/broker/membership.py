@@ -1,6 +1,6 @@
 """Parts that only a broker of a cluster on ZooKeeper has: it may be the controller, and takes part in the cluster.
 
-The rule: only here it is decided that there is one of these.
+The rule: only this module decides whether a broker has one of these parts.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class UncleanElections:
         """Do nothing."""
 
     async def clean_up(self, delta: Delta) -> None:
-        """Look at settings that have changed and are obeyed by now: those of a topic, or the default of all."""
+        """Hold unclean elections if changed settings now allow them: those of a topic, or the default for all."""
         for kind, name in delta.configs:
             if kind == BROKER:
                 if allows_unclean(self._config, {}):

@@ -1,6 +1,6 @@
-"""Metrics over HTTP, for Prometheus and other readers of its format: GET /metrics at a separate address.
+"""Metrics over HTTP, for Prometheus and other clients of its format: GET /metrics at a separate address.
 
-The rule: a slow or malformed reader costs the broker only that connection: `network.visitors`.
+The rule: a slow or malformed client costs the broker only that connection: `network.visitors`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN = "text/plain; charset=utf-8"
 
 
 class MetricsAddress:
-    """Address at which metrics can be read. Lifecycle: bound when it is made, `listen`, `close`."""
+    """Address at which metrics can be read. Lifecycle: bound by its creation, `listen`, `close`."""
 
     def __init__(self, host: str, port: int) -> None:
         """Bind the address. Raises StartupError."""
@@ -55,7 +55,7 @@ class MetricsAddress:
         return f"{url_of(self.sockets)}{PATH}"
 
     def listen(self) -> None:
-        """Accept readers from now on. Raises StartupError."""
+        """Begin to accept connections. Raises StartupError."""
         for sock in self.sockets:
             host, port = sock.getsockname()[:2]
             with explained(self._endpoint, host, port):
@@ -91,7 +91,7 @@ class MetricsEndpoint(HttpService):
         return _HEADER_BYTES_MAX
 
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:  # noqa: ARG002
-        """Send the response to a request that cannot be read, the last one of a connection."""
+        """Send the response to a malformed request, the last one of a connection."""
         return await _answer(reader, status, b"malformed request\n")
 
     async def answer(self, reader: HttpReader, request: h11.Request, body: bytes) -> bool:  # noqa: ARG002

@@ -23,7 +23,7 @@ OPEN_FILES_MIN = 2 * SPARED
 
 
 def allow_open_files(raise_limit: Callable[[], int] = raise_open_files) -> int:
-    """Raise the soft limit (often 1024, for the sake of programs that use select) to the hard one; returns it.
+    """Raise the soft limit (often 1024, for programs that use select) to the hard one; returns it.
 
     Raises StartupError for a limit that is too low for a broker.
     """

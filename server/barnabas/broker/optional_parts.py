@@ -1,4 +1,4 @@
-"""Parts that only some brokers need: each is made, with its task, on first use."""
+"""Parts that only some brokers need: each is created, with its task, on first use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OptionalParts(NamedTuple):
 def optional_parts(
     base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner, log_limit: LogLimit
 ) -> OptionalParts:
-    """Return how each of them is created."""
+    """Return the optional parts, none of which is created yet."""
     credentials = _credentials(base)
     delegation_tokens = _delegation_tokens(base, credentials)
     if token_secret_key(base.config) is not None:  # expired ones

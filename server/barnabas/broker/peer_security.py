@@ -1,6 +1,6 @@
 """Security of this broker's connections to others of its cluster: TLS and SASL of the listener of brokers, or controllers.
 
-The rule: settings are those of that listener, as Kafka resolves them; what cannot work stops the start.
+The rule: settings are those of that listener, as Kafka resolves them; settings that cannot work stop the start.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def run(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code.
 
-    `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` sees all requests; `companions`
+    `prepare` is awaited before the broker serves, and may raise StartupError. `watcher` observes all requests; `companions`
     serve beside the broker.
     """
     interpreter.prepare()
@@ -89,13 +89,13 @@ async def _run_until_signalled(
 
 
 async def _serve(broker: Broker, beside: trio.CancelScope, *, task_status: trio.TaskStatus[Broker]) -> None:
-    """Serve until the broker is stopped, and then end what runs beside it."""
+    """Serve until the broker is stopped, and then cancel the tasks beside it."""
     await broker.serve(task_status=task_status)
     beside.cancel()
 
 
 class Companions:
-    """All servers beside one broker, in the order in which they begin."""
+    """All servers beside one broker, in the order of their start."""
 
     def __init__(self, all_of_them: Sequence[Companion] = ()) -> None:
         self._all = all_of_them
@@ -110,7 +110,7 @@ class Companions:
             companion.attach(broker)
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Serve beside the broker, which serves by now, until cancelled. Raises StartupError."""
+        """Serve beside the broker, which already serves, until cancelled. Raises StartupError."""
         for companion in self._all:
             await nursery.start(companion.run)
 

@@ -1,6 +1,6 @@
 """Steps by which a broker joins the cluster of a KRaft quorum, and leaves it (KIP-500, KIP-631).
 
-The rule: all committed metadata are read before the log dirs are opened; the broker registers when it can serve, is
+The rule: all committed metadata is read before the log dirs are opened; the broker registers when it can serve, is
 unfenced when it has read its own registration, and accepts no connection before. An absent controller delays a stop only
 by seconds.
 """
@@ -249,7 +249,7 @@ class QuorumParticipation:
             self._wake.set()
 
     def _cordon(self) -> None:
-        """Make no logs in the log dirs that the settings cordon, and tell the controller of them."""
+        """Create no new logs in the log dirs that the settings cordon, and report these dirs to the controller."""
         cordon_log_dirs(self._config, self._logs)
         if self._lifecycle is not None:
             self._lifecycle.cordon_dirs(
@@ -269,7 +269,7 @@ class QuorumParticipation:
             self._cordon()
 
     async def end(self) -> None:
-        """Hand over the partitions that this broker leads, and leave; without an answer of the controller, soon."""
+        """Hand over the partitions that this broker leads, and leave; soon, if the controller does not answer."""
         lifecycle = self._lifecycle
         if lifecycle is None or not self._config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
             return

@@ -62,7 +62,7 @@ def quorum_parts(
 
 
 class ElsewhereController:
-    """Implements `ports.Controller` where it is never here: requests for it are forwarded before they arrive."""
+    """Implements `ports.Controller` on a broker that is never the controller: requests for it are forwarded before."""
 
     is_active = False
     epoch = 0

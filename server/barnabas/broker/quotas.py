@@ -1,4 +1,4 @@
-"""The quotas of a broker's clients, made from its settings."""
+"""The quotas of a broker's clients, created from its settings."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class RestBeside:
     """Companion of one broker: its REST API."""
 
     def __init__(self, config: BrokerConfig, registry: RegistryBeside | None) -> None:
-        """`registry` is the one in the same process, if there is one."""
+        """`registry` is that in the same process, None without one."""
         self._config = config
         self._registry = registry
         self._broker: Broker | None = None
@@ -69,7 +69,7 @@ class RestBeside:
             await server.run(cluster, task_status=task_status)
 
     def _registry_at(self) -> RegistryAt | None:
-        """Return the registry of schemas, if there is one. Raises StartupError."""
+        """Return the address of the schema registry, None without one. Raises StartupError."""
         url = self._config.get(settings.HTTP_REGISTRY_URL)
         if url:
             try:

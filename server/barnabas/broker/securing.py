@@ -1,7 +1,7 @@
 """Sets up the security of listeners by their settings, at the start and when the settings change.
 
 The rule: an unusable key store never replaces the present one, nor does a certificate for another subject. Key stores
-are read again when a setting of TLS or SASL is altered, also to what it was: so a certificate is renewed by replacing
+are read again when a setting of TLS or SASL is altered, also to the same value: so a certificate is renewed by replacing
 its file and altering its location (KIP-226).
 """
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 def channel_of(listener: ListenerSettings, parts: LoginParts, replaced: ServerTls | None = None) -> Channel:
     """Return the channel of a listener. Reads files.
 
-    Raises SettingError, also where its certificate may not take the place of that in `replaced`.
+    Raises SettingError, also if its certificate must not replace that in `replaced`.
     """
     try:
         return _channel(listener, parts, replaced)
@@ -99,7 +99,7 @@ class Securing:
         return self._channel_of(of_listener, self._parts, listener.channel.tls)
 
     async def check(self, config: BrokerConfig) -> None:
-        """See that every listener could be secured as these settings say. Raises SettingError."""
+        """Check that every listener could be secured with the settings in `config`. Raises SettingError."""
 
         def make() -> None:
             for listener in self._listeners:
@@ -117,7 +117,7 @@ class Securing:
         """Do nothing."""
 
     async def clean_up(self, delta: Delta) -> None:
-        """Read again what settings name that have changed and are obeyed by now."""
+        """Read the key stores and files of changed settings again."""
         if not any(kind == BROKER for kind, _ in delta.configs):
             return
         for listener in self._listeners:

@@ -1,6 +1,6 @@
 """Options of `barnabas serve` on the command line and in its file, as settings.
 
-The rule: an option goes before the file, and each setting keeps the place where it was set, for messages.
+The rule: an option takes precedence over the file, and each setting has its origin, for messages.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CollectedSettings:
         self.origins: dict[str, str] = {}
 
     def set(self, name: str, text: str, origin: str) -> None:
-        """Set one, in place of a file's. Raises SettingError where --set names another value on the same command line."""
+        """Set a setting, overriding the file's. Raises SettingError if --set gives another value beside the option."""
         if self.origins.get(name) == SET_OPTION != origin and self.settings[name] != text:
             raise SettingError(
                 f"{origin} sets {name}={text}, and {SET_OPTION} {name}={self.settings[name]}: give one of them"
@@ -82,7 +82,7 @@ class CollectedSettings:
 
 
 def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) -> CollectedSettings:
-    """All settings that the options and their file give, or those of a demonstration. Raises SettingError."""
+    """Return all settings of the options and their file, or those of a demonstration. Raises SettingError."""
     collected = CollectedSettings()
     if options.config is not None:
         _read_file(options.config, collected)
@@ -224,7 +224,7 @@ def _read_file(path: str, collected: CollectedSettings) -> None:
 
 
 def _listen(addresses: list[str], collected: CollectedSettings) -> None:
-    """The addresses of --listen; a name that no protocol is set for speaks plaintext, the one protocol that is served."""
+    """Set the addresses of --listen; a name without a protocol gets PLAINTEXT, the default."""
     named = [_with_name(address, DEFAULT_NAME) for address in addresses]
     collected.set("listeners", ",".join(named), "--listen")
     protocol_map = _text_of(collected, "listener.security.protocol.map")
@@ -239,7 +239,7 @@ def _listen(addresses: list[str], collected: CollectedSettings) -> None:
 
 
 def _advertise(addresses: list[str], collected: CollectedSettings) -> None:
-    """The addresses of --advertise; one without a name is for the listener that has none, or for the only one."""
+    """Set the addresses of --advertise; one without a name is for the listener without a name, or for the only listener."""
     controllers = {
         name.strip().upper() for name in collected.settings.get("controller.listener.names", "").split(",")
     }
@@ -255,7 +255,7 @@ def _advertise(addresses: list[str], collected: CollectedSettings) -> None:
 
 
 def _place_data(data: str | None, collected: CollectedSettings) -> None:
-    """The log dirs as absolute paths: those of --data, of the settings, or the user's own."""
+    """Set the log dirs as absolute paths: those of --data, of the settings, or the user's own."""
     if data is not None:
         collected.set("log.dirs", os.path.abspath(_not_empty("--data", data, "a directory")), "--data")
         return
@@ -279,7 +279,7 @@ def _not_empty(option: str, text: str, expected: str) -> str:
 
 
 def _text_of(collected: CollectedSettings, name: str) -> str:
-    """The text of a setting, or of its default."""
+    """Return the text of a setting, or of its default."""
     row = tables.setting(name)
     return collected.settings.get(name, row.format(row.default))
 
@@ -293,6 +293,6 @@ def _name_of(address: str) -> str:
 
 
 def _state_directory() -> str:
-    """Return the directory where programs of this user keep lasting data: $XDG_STATE_HOME, or ~/.local/state."""
+    """Return the directory for persistent data of this user's programs: $XDG_STATE_HOME, or ~/.local/state."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "barnabas")

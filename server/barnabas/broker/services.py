@@ -84,7 +84,7 @@ class Services(NamedTuple):
         return self.membership
 
     def load(self, names: Iterable[str]) -> None:
-        """Import what those of these parts need that are made by their first use; best in a thread."""
+        """Import the modules of those of these services that are created on first use; best in a thread."""
         for name in names:
             part = getattr(self, f"lazy_{name}", None)
             if part is not None:
@@ -92,15 +92,15 @@ class Services(NamedTuple):
 
     @property
     def delegation_tokens(self) -> DelegationTokens:
-        """Delegation tokens; made by the first use."""
+        """Delegation tokens; created on first use."""
         return self.lazy_delegation_tokens.get()
 
     @property
     def shares(self) -> Shares:
-        """Share groups; made by the first use."""
+        """Share groups; created on first use."""
         return self.lazy_shares.get()
 
     @property
     def telemetry(self) -> Telemetry:
-        """Client telemetry; made by the first use."""
+        """Client telemetry; created on first use."""
         return self.lazy_telemetry.get()

@@ -43,10 +43,10 @@ class Stoppable(Protocol):
 
 
 class Stopper:
-    """Stops the broker at a signal, also one that comes while it starts.
+    """Stops the broker at a signal, also during its start.
 
-    A broker that is alone finishes its start first, so that its logs are closed cleanly. One of a cluster may wait for
-    other machines: its start is broken off, which counts as a crash with ZooKeeper.
+    A broker without a cluster finishes its start first, so that its logs are closed cleanly. A broker of a cluster may wait
+    for other machines: its start is cancelled, which counts as a crash with ZooKeeper.
     """
 
     def __init__(self, *, may_break_off_start: bool) -> None:
@@ -56,7 +56,7 @@ class Stopper:
         self._started = trio.Event()
 
     def has_started(self, broker: Stoppable) -> None:
-        """Stop this broker from now on, instead of its start."""
+        """Let later signals stop this broker, instead of its start."""
         self._broker = broker
         self._started.set()
 
@@ -93,7 +93,7 @@ def code_of(file: str) -> str:
 
 @contextmanager
 def explained_output(node: str) -> Iterator[None]:
-    """Turn what keeps the ready line of a node from being written into a StartupError."""
+    """Raise StartupError if the ready line of a node cannot be written."""
     try:
         yield
     except OSError as error:

@@ -85,11 +85,11 @@ def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tu
 def advertised_endpoints(
     config: BrokerConfig, network: Network, listeners: Sequence[Listener]
 ) -> dict[str, tuple[str, int]]:
-    """Return the advertised (host, port) of each listener that advertises one.
+    """Return the advertised (host, port) of each listener that advertises an address.
 
-    A listener that `advertised.listeners` does not name advertises its host in `listeners`, as in Kafka: certificates
-    and Kerberos principals are for names, not for addresses. A listener on all interfaces advertises this machine's name
-    if clients check names, and in a cluster; elsewhere nothing: each client gets the address to which it connected. In a
+    A listener that `advertised.listeners` does not name advertises its host in `listeners`, as in Kafka: certificates and
+    Kerberos principals are for names, not for addresses. A listener on all interfaces advertises this machine's name if
+    clients check names, and in a cluster; elsewhere nothing: each client gets the address to which it connected. In a
     cluster `advertised.listeners` names all advertised listeners. Raises StartupError.
     """
     bound = {listener.name: listener.port for listener in listeners}
@@ -163,7 +163,7 @@ def open_to_others(listeners: Sequence[Listener], *, authenticates: bool) -> lis
 
 
 def check_tiered_topics(config: BrokerConfig, image: ClusterImage) -> None:
-    """Raise StartupError where topics have tiered storage, and the broker is to have none: as with Apache Kafka."""
+    """Raise StartupError if topics have tiered storage, and the broker does not, as with Apache Kafka."""
     if config.get(settings.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
         return
     for (resource_type, name), texts in image.configs.items():
@@ -202,7 +202,7 @@ def listen(listener: Listener) -> None:
 
 @contextmanager
 def explained(endpoint: str, host: str, port: int) -> Iterator[None]:
-    """Turn what keeps an address from being bound or listened on into a StartupError, which speaks of `endpoint`."""
+    """Raise StartupError, naming `endpoint`, if an address cannot be bound or listened on."""
     try:
         yield
     except UnknownHostError as error:

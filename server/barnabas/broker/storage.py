@@ -66,7 +66,7 @@ async def opened_storage(
     on_all_lost: Callable[[], None],
     membership: Membership | None = None,
 ) -> AsyncIterator[Storage]:
-    """Open everything below the log dirs, and close it cleanly at the end. Raises StorageError.
+    """Open the logs and metadata in the log dirs, and close them cleanly at the end. Raises StorageError.
 
     `endpoints` are the advertised ones, by listener; `on_all_lost` is called when the last log dir fails. Without a
     `membership` the broker is a cluster by itself.
@@ -115,7 +115,7 @@ async def _open_alone(
 def taken_over_journal(
     config: BrokerConfig, disk: Disk, log_dir: str, wall_clock_ms: Callable[[], int], *, may_lose: bool
 ) -> TakenOver | None:
-    """Put a metadata log in the place of the journal of an older version, if there is one. Raises StorageError."""
+    """Replace the journal of an older version by a metadata log, if it exists. Raises StorageError."""
     dirs = list(dict.fromkeys((*(path.rstrip("/") for path in config.log_dirs), log_dir)))
     if not journal_files(disk, dirs) and not has_log(disk, log_dir, READY):
         return None
@@ -225,7 +225,7 @@ def _node(config: BrokerConfig, broker_id: int, meta: MetaProperties | None) -> 
 
 
 def _controller_listener(config: BrokerConfig) -> Listener | None:
-    """Return the first listener of a controller in the settings, None if they have none."""
+    """Return the first listener of a controller in the settings, None without any."""
     if not config.controller_listener_names():
         return None
     from barnabas.config.controller import advertised_controllers

@@ -1,6 +1,6 @@
-"""Open parts of a broker, and how they are opened, be it alone or one of several.
+"""Open parts of a broker, and their opening, for brokers with and without a cluster.
 
-The rule: nothing here belongs to one of the two.
+The rule: nothing here is for one of the two only.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class AlterPartitionTask(AlterPartition[Any], Protocol):
 
 
 class Membership(NamedTuple):
-    """Parts that make a broker one of several.
+    """Parts that a broker of a cluster has.
 
-    `store` is open, and is closed by the caller. `alter_partition` replaces the way to the controller that the
-    store's image names.
+    `store` is open, and is closed by the caller. `alter_partition` replaces the connection to the controller in the
+    store's image.
     """
 
     store: MetadataStore
@@ -110,7 +110,7 @@ def new_log_manager(
 
 
 class LogConfigs:
-    """Settings of logs. Topics with the same settings of their own share one object: most have none."""
+    """Settings of logs. Topics with the same overrides share one object: most have no overrides."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -135,7 +135,7 @@ class LogConfigs:
 
 
 def log_configs(config: BrokerConfig, store: MetadataStore) -> Callable[[str], LogConfig]:
-    """The settings of a topic's logs, as the newest image has them."""
+    """Return a function that returns the settings of a topic's logs, by the newest image."""
     configs = LogConfigs(config)
     return lambda topic: configs.of(store.image.settings_of(TOPIC, topic))
 

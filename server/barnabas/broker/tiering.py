@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def opened_tier(base: BaseParts, creation: TopicCreation, seams: Seams) -> TieredStorage:
-    """Return the tiered storage of a broker; it follows the metadata from now on. Raises StartupError."""
+    """Return the tiered storage of a broker; it is subscribed to the metadata. Raises StartupError."""
     from barnabas.cluster.tiering.manager import TieredStorage
 
     storage, store = base.storage, _open_store(base)

@@ -184,7 +184,7 @@ def _time(claims: Mapping[str, Any], name: str, *, is_needed: bool = False) -> f
 
 
 def _check_scopes(value: object) -> None:
-    """See that scopes, where there are any, are different texts that say something. Raises TokenError."""
+    """Check that scopes, if the token has any, are distinct and not empty. Raises TokenError."""
     scopes = value if isinstance(value, list) else [] if value is None else [value]
     texts = [scope.strip() for scope in scopes if isinstance(scope, str)]
     if len(texts) < len(scopes) or not all(texts) or len(set(texts)) < len(texts):
@@ -198,7 +198,7 @@ def _words(value: object) -> list[str]:
 
 
 def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of a JSON object. Raises TokenError for one that comes twice: readers differ in which counts."""
+    """Return the members of a JSON object. Raises TokenError for a repeated name: readers differ in which value counts."""
     by_name = dict(members)
     if len(by_name) < len(members):
         raise TokenError("a token has a member twice")
@@ -206,7 +206,7 @@ def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _json_part(token: str, index: int, count: int) -> Mapping[str, Any]:
-    """Return one of a token's parts. Raises TokenError."""
+    """Return a decoded part of a token. Raises TokenError."""
     parts = token.split(".")
     if len(parts) != count or len(token) > TOKEN_CHARS_MAX:
         raise TokenError("a token is not of the form of a JWT")

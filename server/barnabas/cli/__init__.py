@@ -1,7 +1,7 @@
 """The `barnabas` command.
 
-The rule: a wrong option or setting is explained in one line, and so is a start that fails; exit codes are those of
-`ending`. What only one sub-command needs is imported by that sub-command.
+The rule: an invalid option or setting is explained in one line, and so is a failed start; exit codes are those of
+`ending`. Modules for only one sub-command are imported by that sub-command.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _code_of(error: BaseException, command: str) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open those that are closed, or the first files and sockets would take their numbers: writing output fails then."""
+    """Open closed standard streams, since files and sockets would get their numbers: writing output fails then."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.open(
@@ -145,7 +145,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _refuse(name: str) -> int:
-    """Say that there is no command of this name, and which ones are like it; returns the exit code."""
+    """Report an unknown command, with similar ones; returns the exit code."""
     from difflib import get_close_matches
 
     from barnabas.environment.terminal import visible

@@ -1,6 +1,7 @@
-"""`barnabas fork`: a broker of its own that holds what a stored snapshot holds.
+"""`barnabas fork`: a separate broker with the contents of a stored snapshot.
 
-The rule: it is `barnabas serve`, with its options, on data that was pulled before; without `--data` these go when it ends.
+The rule: it is `barnabas serve`, with its options, on data that was pulled before; without `--data` the data is removed
+at the end.
 """
 
 from __future__ import annotations

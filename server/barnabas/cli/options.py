@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole_parser(serve: Callable[..., int], others: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
-    """Return the parser of the program; `others` are modules and summaries of commands with parsers of their own."""
+    """Return the parser of the program; `others` are modules and summaries of commands with separate parsers."""
     parser = Parser(prog="barnabas", description="A broker that speaks Apache Kafka's wire protocol.")
     parser.add_argument("--version", action="version", version=f"barnabas {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

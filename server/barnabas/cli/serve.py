@@ -1,6 +1,6 @@
-"""`barnabas serve`: options become settings, settings are judged, and a broker or a controller runs.
+"""`barnabas serve`: options become settings, settings are validated, and a broker or a controller runs.
 
-The rule: what only some options need is imported where they are given.
+The rule: modules for only some options are imported if these are used.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _first_address(config: BrokerConfig, protocol: str) -> str:
-    """Return the address of the first listener with a security protocol; empty if there is none."""
+    """Return the address of the first listener with a security protocol; empty without one."""
     protocols = config.listener_security_protocols()
     for listener in config.listeners():
         name, _, address = listener.partition("://")
@@ -180,7 +180,7 @@ def _run_controller(options: argparse.Namespace, config: BrokerConfig) -> int:
 
 
 def _companions(config: BrokerConfig, host: Host | None) -> Companions:
-    """Return the servers beside the broker; nothing is imported of those that are not to be."""
+    """Return the servers beside the broker; modules of others are not imported."""
     from barnabas.broker.process import Companions
     from barnabas.config import broker as settings
 

@@ -10,8 +10,9 @@
     async with open_client("localhost:9092") as client:
         response = await client.ask_leader("events", 0, request)
 
-The rule: `Client` moves messages, and knows where they go; what they mean is up to the producer, the consumer, or its user.
-Names are loaded when they are first used: a program that only asks needs no producer, no consumer and no Trio (`sockets`).
+The rule: `Client` sends requests to the right brokers; their content is up to the producer, the consumer, or its user.
+Names are loaded when they are first used: a program that only sends requests needs no producer, no consumer and no Trio
+(`sockets`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A client of a cluster, however its bytes move: brokers to ask, leaders of partitions, and retries where they may help.
+"""A client of a cluster, independent of its transport: brokers, leaders of partitions, and retries where they may help.
 
-The rule: metadata is a guess that a broker corrects. An error that says that it was wrong (or a connection that is
-lost) makes the client ask for it again before it sends the request again. `Client` runs in tasks of Trio, `SocketClient` in
+The rule: metadata is a guess that a broker corrects. After an error that shows that it was wrong (or a lost connection)
+the client refreshes it before it sends the request again. `Client` runs in tasks of Trio, `SocketClient` in
 calls that block.
 """
 
@@ -33,21 +33,21 @@ _KEYS_PER_REQUEST = 100
 
 @dataclass(slots=True)
 class _Known:
-    """The metadata of a topic, and when it came (s); `learned_at` is -inf if it was wrong."""
+    """The metadata of a topic, and the time in s at which it was received; `learned_at` is -inf if it was wrong."""
 
     topic: Topic
     learned_at: float
     _by_number: dict[int, MetadataResponse.MetadataResponsePartition] | None = None
 
     def by_number(self) -> dict[int, MetadataResponse.MetadataResponsePartition]:
-        """Return the partitions by their numbers: to look through all for each of thousands takes long."""
+        """Return the partitions by their numbers: a scan of all for each of thousands would take long."""
         if self._by_number is None:
             self._by_number = {info.partition_index: info for info in self.topic.partitions}
         return self._by_number
 
 
 def top_level_error(response: Any) -> int:
-    """Return the error code of a whole response; 0 where it has none."""
+    """Return the top-level error code of a response; 0 if it has none."""
     return getattr(response, "error_code", 0)
 
 
@@ -74,7 +74,7 @@ class BaseClient(Generic[C]):
         raise NotImplementedError
 
     def now(self) -> float:
-        """Return the time of a clock that never goes back, s."""
+        """Return the time of a monotonic clock, s."""
         raise NotImplementedError
 
     async def sleep(self, seconds: float) -> None:
@@ -88,7 +88,7 @@ class BaseClient(Generic[C]):
         raise NotImplementedError
 
     async def each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | ClientError]:
-        """Do something for each key, at the same time: result or error of each, in the order of `keys`."""
+        """Call `ask` for each key concurrently; returns the result or error of each, in the order of `keys`."""
         raise NotImplementedError
 
     # --- brokers to ask -------------------------------------------------------------------------------------
@@ -169,9 +169,9 @@ class BaseClient(Generic[C]):
         return int(coordinator.node_id)
 
     async def coordinators(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
-        """Return groups by the broker that coordinates them, looked up many at a time.
+        """Return groups by the broker that coordinates them, looked up in batches.
 
-        Groups without a coordinator are left out. Raises ConnectionLostError.
+        Groups without a coordinator are excluded. Raises ConnectionLostError.
         """
         from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 
@@ -266,7 +266,7 @@ class BaseClient(Generic[C]):
     # --- asking ---------------------------------------------------------------------------------------------
 
     async def ask(self, message: Any, **options: Any) -> Any:
-        """Ask any broker; options as of `Connection.ask`. Asks again while that may help."""
+        """Send a request to any broker, with the options of `Connection.ask`. Retries while that may help."""
 
         async def attempt() -> Any:
             return await (await self.any_connection()).ask(message, **options)
@@ -284,7 +284,7 @@ class BaseClient(Generic[C]):
     async def ask_controller(
         self, message: Any, *, error_of: Callable[[Any], int] = top_level_error, **options: Any
     ) -> Any:
-        """Ask the controller, or any broker where none is named; NOT_CONTROLLER makes the client look again."""
+        """Send a request to the controller, or to any broker if it is unknown; NOT_CONTROLLER leads to a new lookup."""
 
         async def attempt() -> Any:
             if not self.brokers or self._is_old(self._brokers_at):
@@ -328,7 +328,7 @@ class BaseClient(Generic[C]):
         lane: str = "",
         **options: Any,
     ) -> Any:
-        """Ask the coordinator of a group or transactional id; NOT_COORDINATOR and the like make it look again."""
+        """Send a request to the coordinator of a group or transactional id; it is looked up again after NOT_COORDINATOR."""
 
         async def attempt() -> Any:
             connection = await self.broker(await self.coordinator(key, key_type), lane=lane)
@@ -342,7 +342,7 @@ class BaseClient(Generic[C]):
         return await self.retrying(attempt)
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Do something until it succeeds, fails for good, or has been tried often enough, each time with new metadata."""
+        """Call `attempt` until it succeeds, fails finally, or has used up the retries, each time with new metadata."""
         backoff_s = self.settings.retry_backoff_ms / 1000
         for retries_remaining in range(self.settings.retries, -1, -1):
             try:

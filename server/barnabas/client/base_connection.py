@@ -1,6 +1,6 @@
-"""Work of every connection to a broker, however its bytes move: versions, the first requests, the login.
+"""Common part of every connection to a broker, whatever its transport: versions, the first requests, the login.
 
-The rule: nothing here waits for a network but by `ask` and `ask_in_turn`, which those have that move bytes: `Connection`
+The rule: nothing here waits for a network except by `ask` and `ask_in_turn`, which the transports implement: `Connection`
 in tasks of Trio, `SocketConnection` in a call that blocks.
 """
 
@@ -103,7 +103,7 @@ class BaseConnection:
         raise NotImplementedError
 
     def now(self) -> float:
-        """Return the time of a clock that never goes back, s."""
+        """Return the time of a monotonic clock, s."""
         raise NotImplementedError
 
     def fail(self, reason: str) -> None:
@@ -133,7 +133,7 @@ class BaseConnection:
     # --- the first requests -----------------------------------------------------------------------------------------
 
     async def set_up(self, versions: Versions | None) -> None:
-        """Shake hands, or take these versions as the broker's; the connection is closed where that fails.
+        """Run the handshake, or use `versions` as the broker's; the connection is closed if that fails.
 
         Raises as `handshake`.
         """
@@ -224,7 +224,7 @@ async def start_of_any_age(
 async def closes_on_versions(start: Start[C]) -> bool:
     """Return whether the broker is alive and yet closes connections on ApiVersions, as those before 0.10 do.
 
-    A restarting broker, or a proxy in front of one, closes connections too: if it were taken as an old one, versions
+    A restarting broker, or a proxy in front of one, closes connections too: if it counted as an old one, versions
     would be used that, for example, lack transactions.
     """
     from barnabas.wire.generated.fetch import FetchRequest

@@ -25,7 +25,7 @@ class BlockingClient:
     """A `Client` for synchronous code. Lifecycle: open after construction, until `close`."""
 
     def __init__(self, bootstrap: str | Iterable[Endpoint], settings: ClientSettings | None = None) -> None:
-        """Start the loop; nothing is connected yet. Raises ValueError for addresses that are none."""
+        """Start the loop; nothing is connected yet. Raises ValueError for invalid addresses."""
         endpoints = parse_bootstrap(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self._process_id = os.getpid()
         self._ready = threading.Event()

@@ -1,6 +1,6 @@
 """The client of Trio programs: connections by broker, which any number of tasks share.
 
-The rule: as of `base_client`; a connection that is being opened is one task's, which a caller's cancellation does not end.
+The rule: as in `base_client`; a connection is opened by a separate task, which a caller's cancellation does not end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One connection to a broker: requests are sent immediately, responses arrive in order.
 
-The rule: a request is answered, or fails with ConnectionLostError; nothing is repeated here. A response out of turn, or
+The rule: a request is answered, or fails with ConnectionLostError; nothing is retried here. A response out of order, or
 too late, ends the connection, since later ones could not be matched.
 """
 
@@ -54,7 +54,7 @@ class _Waiter:
 
 @dataclass(slots=True)
 class Begun:
-    """A request that has been sent; made by `Connection.begin`."""
+    """A request that has been sent; created by `Connection.begin`."""
 
     connection: Connection
     key: int
@@ -89,7 +89,7 @@ class InTrio:
 
 
 class Connection(InTrio, BaseConnection):
-    """An open connection; made by `open_connection`, which closes it."""
+    """An open connection; created by `open_connection`, which closes it."""
 
     def __init__(self, stream: trio.abc.Stream, peer: Endpoint, settings: ClientSettings) -> None:
         super().__init__(peer, settings)
@@ -178,7 +178,7 @@ class Connection(InTrio, BaseConnection):
             raise self.lost() from None
 
     async def _send(self, key: int, version: int, message: Any) -> _Waiter | None:
-        """Send a request under the lock; returns the waiter for its response, None if it has none."""
+        """Send a request under the lock; returns the waiter for its response, None if no response follows."""
         if self._failure:
             raise self.lost()
         waiter = _Waiter(self.next_id(), key, version)

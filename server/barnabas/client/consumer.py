@@ -1,14 +1,14 @@
-"""A consumer for Trio programs: records of partitions that it is assigned, or gets as a member of a group.
+"""A consumer for Trio programs: records of partitions assigned by the program, or by the consumer's group.
 
     async with open_consumer("localhost:9092", "events", settings=ConsumerSettings(group_id="readers")) as consumer:
         async for record in consumer:
             print(record.value)
 
-The rule: a program is done with a record when it asks for the next one. Only then are offsets committed automatically,
-and partitions given up; a program that is cancelled or fails in between receives the record again.
+The rule: a program has processed a record when it requests the next one. Only then are offsets committed automatically, and
+partitions revoked; a program that is cancelled or fails in between receives the record again.
 
-A partition is a `TopicPartition`, or any pair of a topic's name and an index. An offset is that of the next record to
-read, as in Kafka: the one after the last record read. Times are in ms since 1970.
+A partition is a `TopicPartition`, or any pair of a topic's name and an index. An offset is that of the next record to read,
+as in Kafka: the one after the last record read. Times are in ms since 1970.
 """
 
 from __future__ import annotations
@@ -121,13 +121,12 @@ class Consumer:
                 has RE2's syntax, which takes linear time; a compiled `re.Pattern` is used as it is.
             on_assigned: async function of the partitions that are added, called before their first record is fetched,
                 so that it may call `seek`.
-            on_revoked: the same of partitions that will be given up, while this consumer still owns them.
-            on_lost: the same of partitions that it does not own any more, as after a session timeout; by default
+            on_revoked: the same for partitions that will be revoked, while this consumer still owns them.
+            on_lost: the same for partitions that it no longer owns, for example after a session timeout; by default
                 `on_revoked`, as in Kafka's ConsumerRebalanceListener.
 
-        Raises RuntimeError after `assign` or without `group_id`, ValueError for an invalid pattern. Errors of callbacks
-        are raised by the next `receive`.
-
+        Raises RuntimeError after `assign` or without `group_id`, ValueError for an invalid pattern. Errors of callbacks are
+        raised by the next `receive`.
         """
         if self.settings.group_id is None:
             raise RuntimeError("a consumer that subscribes has a group_id")
@@ -172,7 +171,7 @@ class Consumer:
     async def receive(self) -> ConsumedRecord:
         """Wait for the next record and return it; a cancelled call loses no record.
 
-        Records of a partition come in the order of their offsets; partitions take turns.
+        Records of a partition are returned in the order of their offsets; partitions alternate.
 
         Raises OffsetOutOfRangeError, NoOffsetError, LogTruncatedError, DamagedRecordsError or ResponseError for a
         partition, FencedInstanceError and other ClientErrors for the group, errors of callbacks, and ClosedError.
@@ -436,11 +435,11 @@ async def open_consumer(
     client_settings: ClientSettings | None = None,
     dial: Dial = dial_tcp,
 ) -> AsyncIterator[Consumer]:
-    """Make a consumer; at the end of the block it commits, if it does so automatically, and leaves its group.
+    """Create a consumer; at the end of the block it commits, if auto-commit is on, and leaves its group.
 
     Args:
         bootstrap: addresses as in `bootstrap.servers`, or (host, port) pairs.
-        topics: topics to subscribe to; none, and the program calls `subscribe` or `assign`.
+        topics: topics to subscribe to; without any, the program calls `subscribe` or `assign`.
         settings: settings of the consumer, by default without a group.
         client_settings: settings of connections: security, timeouts, retries.
         dial: function that opens a connection.

@@ -1,6 +1,6 @@
 """Errors between a client and a broker.
 
-The rule: an error says whether asking again may help; the client itself asks again only where it does.
+The rule: an error is marked as retriable or not; the client retries only retriable ones.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ _CODES = {int(code): code for code in ErrorCode}
 
 
 class ClientError(Exception):
-    """Base of all errors of the client; `is_retriable` says whether the same request may succeed later."""
+    """Base of all errors of the client; `is_retriable`: whether the same request may succeed later."""
 
     is_retriable = False
 
 
 class ConnectionLostError(ClientError):
-    """The broker cannot be reached, went away, answered nonsense, or did not answer in time.
+    """The broker cannot be reached, has disconnected, sent an invalid response, or did not answer in time.
 
-    It is not known whether a request that was under way has taken effect.
+    Whether a request in flight has taken effect is unknown.
     """
 
     is_retriable = True
@@ -48,7 +48,7 @@ class ResponseError(ClientError):
 
     @property
     def is_retriable(self) -> bool:  # type: ignore[override]
-        """True if Kafka lists the error as one that may pass."""
+        """True if Kafka lists the error as retriable."""
         return is_retriable(self.code)
 
     def __str__(self) -> str:
@@ -73,11 +73,11 @@ class RecordTooLargeError(ClientError):
 
 
 class ProducerFencedError(ClientError):
-    """Another producer has taken over the transactional id; this one can do nothing more."""
+    """Another producer has taken over the transactional id; this producer can do nothing more."""
 
 
 class TransactionFailedError(ClientError):
-    """The transaction cannot be committed, only aborted; its cause says why."""
+    """The transaction cannot be committed, only aborted; `__cause__` is the reason."""
 
 
 class TransactionAbortedError(ClientError):
@@ -97,7 +97,7 @@ class OffsetOutOfRangeError(ClientError):
 
 
 class LogTruncatedError(ClientError):
-    """Records that were read have gone from the log, as its leader epochs show, and `offset_reset` is "none"."""
+    """Records that were read were removed from the log, as its leader epochs show, and `offset_reset` is "none"."""
 
 
 class DamagedRecordsError(ClientError):
@@ -105,7 +105,7 @@ class DamagedRecordsError(ClientError):
 
 
 class CommitFailedError(ClientError):
-    """Another member owns the partitions: the group has rebalanced without this one."""
+    """Another member owns the partitions: the group has rebalanced without this member."""
 
 
 class FencedInstanceError(ClientError):

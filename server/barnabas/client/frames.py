@@ -15,7 +15,7 @@ READ_BYTES = 64 << 10
 
 
 class FrameReader:
-    """The frames that come from a stream, one after the other; used by one task."""
+    """The frames of a stream, one after the other; used by one task."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
@@ -49,7 +49,7 @@ class FrameReader:
             frame += bytes(min(size - at, at))
 
     async def _fill(self, view: memoryview) -> int:
-        """Receive into the start of `view`; return how many bytes came."""
+        """Receive into the start of `view`; returns the number of bytes."""
         if self._socket is not None:
             count = await self._socket.recv_into(view)
             if not count:

@@ -1,7 +1,7 @@
 """Logging in with Kerberos: the client's side of SASL GSSAPI (RFC 4752).
 
-The rule: the broker has to prove that it has the service's key, and no security layer is agreed upon. Each step may block:
-the first one asks a key distribution centre.
+The rule: the broker must prove that it has the service's key, and no security layer is negotiated. Each step may block:
+the first one contacts a key distribution centre.
 """
 
 from __future__ import annotations

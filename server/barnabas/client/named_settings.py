@@ -15,7 +15,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1", "t"), ("false", "no", "off", "0", "f"
 
 
 def read_named(readers: Readers, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return fields and values of those settings that the table has. Raises ValueError."""
+    """Return fields and values of the settings that are in the table. Raises ValueError."""
     fields = {}
     for name, text in settings.items():
         if name in readers:
@@ -42,7 +42,7 @@ def boolean(text: str) -> bool:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """Return a reader of one of several words."""
+    """Return a parser of a setting that must be one of several words."""
 
     def read(text: str) -> str:
         if text.lower() not in choices:

@@ -1,11 +1,11 @@
-"""A producer for Trio programs: records go in one by one, and to the brokers in batches.
+"""A producer for Trio programs: records are sent one by one, and reach the brokers in batches.
 
     async with open_producer("localhost:9092") as producer:
         delivery = await producer.send("events", b"hello", key=b"k")
         print(await delivery.wait())
 
-The rule: `send` waits for room in the buffer and for nothing else; a record's `Delivery` has its outcome. A failure that
-the program does not read there is raised by `flush`, or at the end of the block: none is lost.
+The rule: `send` waits only for room in the buffer; a record's `Delivery` has its outcome. A failure that the program does
+not read there is raised by `flush`, or at the end of the block: no failure is lost.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ class Producer:
         return self._identity
 
     async def _abort_after(self, error: BaseException) -> None:
-        """Abort; what cannot be done is not worth another error, unless it explains the first."""
+        """Abort; an error of that is raised only if it explains the first one."""
         try:
             await self.abort_transaction()
         except ProducerFencedError:
@@ -358,14 +358,14 @@ class Producer:
             await self._identity.init()
 
     async def _finish(self) -> None:
-        """Send everything, and end. Raises the first failure not seen by the program."""
+        """Send all records, and stop. Raises the first failure that the program has not seen."""
         if isinstance(self._identity, Transactions) and self._identity.state in (State.OPEN, State.FAILED):
             await self.abort_transaction()
         self._is_closed = True
         await self.flush()
 
     async def _finish_quickly(self) -> None:
-        """End after a failure: send earlier records, if that takes no longer than usual."""
+        """Stop after a failure: send earlier records, for CLOSING_S at most."""
         self._is_closed = True
         with trio.move_on_after(CLOSING_S):
             if isinstance(self._identity, Transactions):
@@ -385,7 +385,7 @@ async def open_producer(
     partitioner: Partitioner | None = None,
     dial: Dial = dial_tcp,
 ) -> AsyncIterator[Producer]:
-    """Make a producer; at the end of the block it flushes. With `transactional_id`, it calls InitProducerId first.
+    """Create a producer; at the end of the block it flushes. With `transactional_id`, it calls InitProducerId first.
 
     Args:
         bootstrap: addresses as in `bootstrap.servers`, or (host, port) pairs.
@@ -395,8 +395,8 @@ async def open_producer(
         dial: function that opens a connection.
 
     Raises ProducerFencedError, TimedOutError and other ClientErrors of a transactional producer; at the end, the first
-    failure of a record that the program did not read from its `Delivery`. An error of the block is raised as it is, not
-    in an exception group, after 5 s at most for the records sent before; a block that is cancelled ends at once.
+    failure of a record that the program did not read from its `Delivery`. An error of the block is raised as it is, not in
+    an exception group, after 5 s at most for the records sent before; a block that is cancelled ends immediately.
     """
     chosen = settings or ProducerSettings()
     common = replace(client_settings or ClientSettings(), creates_topics=chosen.creates_topics)

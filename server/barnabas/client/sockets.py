@@ -67,12 +67,12 @@ class InPlace:
         return work()
 
     def now(self) -> float:
-        """Return the time of a clock that never goes back, s."""
+        """Return the time of a monotonic clock, s."""
         return time.monotonic()
 
 
 class SocketConnection(InPlace, BaseConnection):
-    """A connection on which one request is under way at a time; those of other threads wait."""
+    """A connection with one request in flight at a time; requests of other threads wait."""
 
     def __init__(self, sock: socket.socket, peer: Endpoint, settings: ClientSettings) -> None:
         super().__init__(peer, settings)
@@ -258,7 +258,7 @@ def _dial(endpoint: Endpoint, settings: ClientSettings) -> socket.socket:
 
 
 def _connected(endpoint: Endpoint, timeout_s: float | None) -> socket.socket:
-    """Connect to one of a host's addresses, which share the time. Raises OSError as `dialing.dial`."""
+    """Connect to one of a host's addresses, which share the timeout. Raises OSError as `dialing.dial`."""
     host = (
         endpoint.host.encode() if endpoint.host.isascii() else endpoint.host
     )  # a str would load a codec for it

@@ -1,7 +1,7 @@
 """Tokens for OAUTHBEARER: from a file, from an identity provider (RFC 6749, client credentials), or unsecured for tests.
 
-The rule: a source is called in a thread and may wait for a network; neither tokens nor secrets are in any text. A token is
-replaced when 80 % of its life are over, as Apache Kafka does (`sasl.login.refresh.window.factor`).
+The rule: a source is called in a thread and may wait for a network; no message contains a token or a secret. A token is
+replaced after 80 % of its lifetime, as in Apache Kafka (`sasl.login.refresh.window.factor`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SERVER_ERRORS = 500
 
 
 class RenewedTokens:
-    """Keeps a token until most of its life is over. May be called from any thread."""
+    """Caches a token until most of its lifetime is over. May be called from any thread."""
 
     def __init__(self, fetch: Tokens, *, clock_s: Callable[[], float] = time.time) -> None:
         """`fetch` gets a new token; `clock_s` is the time since 1970."""
@@ -105,7 +105,7 @@ def tokens_of(
 
 
 def unsecured_tokens(principal: str, *, clock_s: Callable[[], float] = time.time, **claims: object) -> Tokens:
-    """Return a source of tokens without a signature (RFC 7515, appendix A.5), which only a broker for tests takes."""
+    """Return a source of tokens without a signature (RFC 7515, appendix A.5), which only brokers for tests accept."""
 
     def make() -> str:
         now_s = int(clock_s())
@@ -169,7 +169,7 @@ def _checked(token: object, where: str) -> str:
 
 
 def _expiry_s(token: str, now_s: float) -> float:
-    """Return when a JWT expires, in s since 1970; the present time if it does not say, or is invalid."""
+    """Return the expiry of a JWT, in s since 1970; the present time if it has none, or is invalid."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -61,7 +61,7 @@ class TopicWatch:
             self.need()
 
     def add(self, name: str) -> None:
-        """Watch one more topic."""
+        """Watch another topic."""
         if name not in self.names:
             self.watch(self.names | {name}, everything=self.has_all)
 
@@ -116,7 +116,7 @@ class TopicWatch:
             pause_s = base_s if is_good else min(pause_s * 2, settings.retry_backoff_max_ms / 1000)
 
     async def refresh(self) -> bool:
-        """Ask, and return whether all is well; errors that may pass make the next refresh due."""
+        """Refresh the metadata; returns whether that succeeded. A retriable error schedules the next refresh."""
         try:
             await self._ask()
             self.failure = None

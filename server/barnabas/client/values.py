@@ -1,6 +1,6 @@
 """Values of producers and consumers: partitions, records, offsets.
 
-The rule: plain values, which know nothing of the client that they come from.
+The rule: plain values, without references to a client.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 
 class TopicPartition(NamedTuple):
-    """A partition; a plain tuple of topic and number serves as well wherever one is asked for."""
+    """A partition; wherever one is expected, a plain tuple of topic and number serves as well."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class ConsumedRecord:
 
 
 class FetchedRecords(NamedTuple):
-    """Record batches of a partition out of one response, perhaps compressed, the last one perhaps incomplete."""
+    """Undecoded record batches of a partition from one response, perhaps compressed, the last one perhaps incomplete."""
 
     topic: str
     partition: int

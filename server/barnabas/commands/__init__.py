@@ -1,7 +1,7 @@
 """Everyday commands for any Kafka: topics, groups, settings, access, and diagnosis of connections.
 
 The rule: a command is a module named here with a click command `COMMAND`, which is imported when it is run; this table
-imports nothing, so that a broker that starts loads neither click nor what commands need.
+imports nothing, so that the start of a broker loads neither click nor the imports of commands.
 """
 
 from __future__ import annotations

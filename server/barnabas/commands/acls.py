@@ -80,7 +80,7 @@ def _filter(command: F) -> F:
 
 
 def _filters(options: Mapping[str, Any]) -> list[administration.Acl]:
-    """Return the filters that options stand for: one for each resource, or one for all."""
+    """Return the filters of the options: one for each resource, or one for all."""
     rest = (
         options["pattern"],
         options["principal"],

@@ -21,7 +21,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the topics that begin so, those of the broker's own last."""
+    """Return the topics with this beginning, internal ones last."""
     return _offered("topics", ctx, param, incomplete, _topics)
 
 
@@ -85,7 +85,7 @@ def _kept_or_asked(kind: str, options: dict[str, Any], ask: Callable[[Any, Any],
 
 
 def _keep(directory: str, path: str, text: str) -> None:
-    """Keep an answer for its owner alone; a cache that cannot be written is none."""
+    """Cache an answer, readable by its owner only; failures to write the cache are ignored."""
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         for entry in os.scandir(directory):  # of other clusters and days

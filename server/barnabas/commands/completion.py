@@ -1,6 +1,6 @@
 """`barnabas completion`: completion of all commands in a shell, of click's and of argparse's alike.
 
-The rule: a shell is told nothing that the parsers do not declare; what stands for a file is completed by the shell.
+The rule: completions come only from the declarations of the parsers; the names of files are completed by the shell.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Everything(Root):
         ]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; one of argparse with its options alone."""
+        """Return a command; one of argparse is converted, with its options only."""
         if cmd_name in self._parsers:
             summary, parser = self._parsers[cmd_name]
             return _converted(cmd_name, summary, parser())

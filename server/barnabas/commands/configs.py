@@ -79,7 +79,7 @@ async def _resources(
 @click.argument("kind", type=_KIND, required=False)
 @asking(RESOURCES)
 async def list_resources(session: Session, kind: str | None) -> None:
-    """List the resources that have settings of their own, or may have."""
+    """List the resources that have, or may have, their own settings."""
     if kind is None:
         resources = await session.admin.config_resources()
     else:

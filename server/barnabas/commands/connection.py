@@ -95,7 +95,7 @@ def login_options(command: F) -> F:
 
 
 def asking_options(command: F) -> F:
-    """Add the options to a command that asks something else than a broker: settings, patience, and JSON."""
+    """Add the options to a command for a server other than a broker: settings, timeout, and JSON."""
     for option in reversed([option for option in _OPTIONS if option not in _OF_BROKERS]):
         command = option(command)
     return command
@@ -124,7 +124,7 @@ def connecting_of(options: dict[str, Any], *, may_ask: bool = True) -> Connectin
 def properties_of(
     options: dict[str, Any], *, uses_default: bool = True
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return settings of profile, file and options, and those that were typed. Raises CommandError, click.UsageError."""
+    """Return the settings of profile, file and options, and the typed ones. Raises CommandError, click.UsageError."""
     has_profile = uses_default or options["profile"]
     properties = profiles.read(options["profile"]) if has_profile else {}
     typed = dict(_pair(text, "--property") for text in options["properties"] or ())
@@ -135,7 +135,7 @@ def properties_of(
 
 
 def with_ports(addresses: str) -> str:
-    """Return addresses, with Kafka's port for those without one."""
+    """Return addresses, with Kafka's default port for those without a port."""
     return ",".join(
         f"{address}:{DEFAULT_PORT}" if _IS_HOST.fullmatch(address) else address
         for address in map(str.strip, addresses.split(","))

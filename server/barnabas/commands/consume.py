@@ -1,6 +1,6 @@
 """`barnabas consume`: records of topics on standard output.
 
-The rule: nothing but records goes to standard output. It stops at the end offsets of its start, unless it follows;
+The rule: only records are written to standard output. Reading stops at the end offsets of the start, unless it follows;
 offsets of a group are committed only for written records.
 """
 

@@ -94,7 +94,7 @@ def _tell(finding: Finding) -> None:
 
 
 async def _examine(connecting: Connecting, findings: Findings, writes: bool) -> None:
-    """Look at the addresses, and at the cluster through one that works."""
+    """Check the addresses, and then the cluster through one that works."""
     works: list[Endpoint] = []
     for endpoint in connecting.bootstrap:
         seen = await look_at(endpoint, connecting.settings, findings)

@@ -1,6 +1,6 @@
 """Failures of commands, as sentences for the user.
 
-The rule: a sentence names what was asked, what came back, and the option or command that helps.
+The rule: a sentence names the request, its result, and the option or command that helps.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def explain(error: BaseException) -> str:
 
 
 def advised(text: str) -> str:
-    """Add to the text of an error what helps against it, if something does."""
+    """Append advice to the text of an error, if there is any."""
     advice = next((_ADVICE[name] for name in re.findall(r"[A-Z][A-Z_]+", text) if name in _ADVICE), "")
     advice = advice or _nearest_setting(text)
     return f"{text}; {advice}" if advice else text
 
 
 def _nearest_setting(text: str) -> str:
-    """Return a hint at a setting with a name like the one that a broker refuses, in our words or in Kafka's."""
+    """Return a hint at a setting with a name like the refused one, for our messages and for Kafka's."""
     match = _UNKNOWN_SETTING.search(text)
     if match is None:
         return ""

@@ -34,5 +34,5 @@ class Findings:
 
     @property
     def has_problems(self) -> bool:
-        """True if something is wrong."""
+        """True if a finding is a problem."""
         return any(finding.status == PROBLEM for finding in self.all)

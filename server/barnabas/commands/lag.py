@@ -1,4 +1,4 @@
-"""`barnabas lag`: how far groups are behind, as a table or as metrics for Prometheus, once or served.
+"""`barnabas lag`: the lag of groups, as a table or as metrics for Prometheus, printed once or served.
 
 The rule: names of metrics are those of kafka_exporter, so that dashboards for it show them.
 """
@@ -114,7 +114,7 @@ def _row(lag: GroupLag) -> dict[str, Any]:
 async def _serve(
     session: Session, names: tuple[str, ...], listen: tuple[str, int], *, is_regex: bool
 ) -> None:
-    """Serve metrics until a signal comes. Raises CommandError where the address cannot be used."""
+    """Serve metrics until a signal. Raises CommandError if the address cannot be used."""
     from prometheus_client.exposition import start_http_server
 
     turn = threading.Lock()

@@ -12,7 +12,7 @@ from barnabas.client.administration.words import SHARE
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """A partition of a group; None where it has committed nothing, or a broker does not tell."""
+    """A partition of a group; values are None if the group has committed no offset, or the broker does not report them."""
 
     group: str
     topic: str
@@ -28,7 +28,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """A group with its members and the lags of its partitions; both are empty where it cannot be described."""
+    """A group with its members and the lags of its partitions; both are empty if it cannot be described."""
 
     listed: administration.ListedGroup
     info: administration.GroupInfo | ClientError
@@ -84,7 +84,7 @@ def _offsets(offsets: object) -> list[tuple[str, int]]:
 
 
 def _readers(info: administration.GroupInfo | ClientError) -> dict[tuple[str, int], tuple[str, str, str]]:
-    """Return member, client and host by partition; in a share group, where a partition has several, one of them."""
+    """Return member, client and host by partition; one of several members in a share group."""
     if isinstance(info, ClientError):
         return {}
     return {

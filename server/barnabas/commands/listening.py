@@ -50,7 +50,7 @@ class Seen:
 
 
 async def resolve(endpoint: Endpoint, findings: Findings) -> list[str]:
-    """Return the addresses of a name; none if it has none."""
+    """Return the addresses of a name; empty if it has none."""
     try:
         entries = await trio.socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -241,7 +241,7 @@ def _is_named(host: str, names: Iterable[str]) -> bool:
 async def _offered(
     endpoint: Endpoint, settings: ClientSettings, findings: Findings
 ) -> tuple[str, ...] | None:
-    """Return the mechanisms of a listener, None if it needs no login; report those that do not fit the settings."""
+    """Return the mechanisms of a listener, None if it requires no login; reports those that the settings lack."""
     from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
 
     subject = str(endpoint)
@@ -285,7 +285,7 @@ async def _offered(
 
 
 async def try_login(endpoint: Endpoint, settings: ClientSettings, findings: Findings) -> Connection | None:
-    """Connect and log in as the settings say, and ask for the brokers; None if that fails."""
+    """Connect, log in by the settings, and request the brokers; None if that fails."""
     subject = str(endpoint)
     try:
         async with open_connection(endpoint, settings) as connection:

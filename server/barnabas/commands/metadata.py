@@ -274,7 +274,7 @@ def COMMAND() -> None:  # noqa: N802
 
 
 def _sources(command: F) -> F:
-    """Add the options for a quorum that runs, beside those of a directory."""
+    """Add the options for a live quorum, an alternative to a directory."""
     option = click.option(
         "--bootstrap-controller", metavar="HOST:PORT,...",
         help="Controllers of a quorum that runs, in place of a directory.",
@@ -293,9 +293,9 @@ def _directory(*, required: bool) -> Callable[[F], F]:
 
 
 def _reading(*tables: Table) -> Callable[[Callable[..., int | None]], Callable[..., int]]:
-    """Decorate a function as a command: it is passed an Output in place of --json, and fails with CommandError.
+    """Decorate a function as a command: it gets an Output instead of --json, and may raise MetadataLogError.
 
-    The function returns the exit code, or None to leave it to the output.
+    The function returns the exit code, or None for that of the output.
     """
 
     def decorate(work: Callable[..., int | None]) -> Callable[..., int]:

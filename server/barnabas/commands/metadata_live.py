@@ -103,7 +103,7 @@ def state_of(connecting: Connecting) -> tuple[QuorumImage, Leadership]:
 
 
 def watch(connecting: Connecting, on_step: Callable[[Step, ChangeNames], bool]) -> None:
-    """Call `on_step` for each record that is committed from now on, until it returns true. Raises as `state_of`."""
+    """Call `on_step` for each newly committed record, until it returns true. Raises as `state_of`."""
     reader = MemoryObserver()
     names: ChangeNames | None = None
 

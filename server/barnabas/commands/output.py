@@ -1,7 +1,7 @@
 """Results of commands: tables for people, one JSON object for programs.
 
 The rule: a command declares its tables with all their columns; the keys of JSON are these and change only with a new
-version of the program. A row with an error is shown, and makes the exit code FAILED.
+version of the program. A row with an error is printed, and sets the exit code to FAILED.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIME = "_at_ms"
 
 
 class Table(NamedTuple):
-    """One table of a command: its key in JSON, its columns with their meanings, and those that only JSON has."""
+    """One table of a command: its key in JSON, its columns with their meanings, and the columns that only JSON has."""
 
     name: str
     columns: Mapping[str, str]
@@ -82,7 +82,7 @@ class Output:
             print(look.coloured(visible(line), colours.get(line[:1], "")))
 
     def note(self, text: str) -> None:
-        """Tell people something that is not part of the result: on standard error."""
+        """Print a message that is not part of the result, on standard error."""
         print(visible(text), file=sys.stderr)
 
     def finish(self) -> int:
@@ -93,7 +93,7 @@ class Output:
 
 
 def _is_unknown(row: Mapping[str, Any]) -> bool:
-    """Return whether a row has an error, and beside it a name alone."""
+    """Return whether a row has only a name and an error."""
     return row.get(ERROR) is not None and sum(value is not None for value in row.values()) == 2
 
 
@@ -154,7 +154,7 @@ def cell(name: str, value: Any) -> str:
 
 
 def date_text(time_ms: int) -> str:
-    """Return a time as a date: `-` for none, and the number for one after the year 9999, as of microseconds."""
+    """Return a time as a date: `-` if negative, and the number for a year after 9999, as for microseconds."""
     if time_ms < 0:
         return "-"
     from datetime import UTC, datetime

@@ -27,7 +27,7 @@ Filter = Callable[[Entry], bool]
 
 
 class Printer:
-    """Standard output, and what goes there."""
+    """Standard output, with the formatter of records."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Printer:
 
     @property
     def records_max(self) -> int:
-        """Number of records to ask for: no more than will be printed, so that no more count as read."""
+        """Number of records to request: no more than will be printed, so that no more count as read."""
         return (
             RECORDS_PER_WRITE if self._count is None else min(RECORDS_PER_WRITE, self._count - self.printed)
         )
@@ -84,9 +84,9 @@ class Printer:
     async def write_batches(
         self, fetched: Sequence[FetchedRecords], ends: Mapping[TopicPartition, int]
     ) -> None:
-        """Print the records before these offsets of what was fetched, opened in a thread, as `write` does.
+        """Print the fetched records before these offsets, decoded in a thread, as `write` does.
 
-        Raises DamagedRecordsError after what comes before the damage.
+        Raises DamagedRecordsError after printing the records before the damage.
         """
         await self._print_in_thread(lambda: self._blocks(fetched, ends))
 
@@ -114,7 +114,7 @@ class Printer:
         await trio.to_thread.run_sync(self._print, blocks, abandon_on_cancel=True)
 
     def _tell(self, reasons: Sequence[str]) -> None:
-        """Print why records cannot be looked at."""
+        """Report the records that could not be checked, with reasons."""
         self.unread += len(reasons)
         for reason in reasons:
             print(f"barnabas consume: {visible(reason)}", file=sys.stderr)

@@ -166,7 +166,7 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
 
 
 async def _require(session: Session, topic: str, *, may_ask: bool) -> None:
-    """Look whether the topic is there; a user at a terminal may have it made. Raises CommandError, ClientError."""
+    """Check that the topic exists; a user at a terminal may have it created. Raises CommandError, ClientError."""
     if await require_topic(session.client, topic):
         return
     if may_ask and sys.stdin.isatty() and sys.stderr.isatty():
@@ -237,7 +237,7 @@ def _between(text: str) -> bytes:
 async def _records(
     values: tuple[str, ...], reading: Reading, options: dict[str, Any]
 ) -> AsyncGenerator[Parsed, None]:
-    """Yield records. Raises CommandError for a line that is none."""
+    """Yield records. Raises CommandError for an invalid line."""
     number = 0
     async with aclosing(_texts(values, reading, options["files"])) as texts:
         async for text in texts:
@@ -273,7 +273,7 @@ async def _texts(
 
 
 async def _split(descriptor: int, reading: Reading) -> AsyncGenerator[bytes, None]:
-    """Yield what lies between delimiters, or all of it; after the last delimiter, only if something is there."""
+    """Yield the texts between delimiters, or all of the input; after the last delimiter, only if bytes follow."""
     rest = b""
     while data := await _read(descriptor):
         rest += data

@@ -1,4 +1,4 @@
-"""`barnabas profiles`: clusters under names of the user's: list, create, use, edit.
+"""`barnabas profiles`: clusters under names chosen by the user: list, create, use, edit.
 
 The rule: the file belongs to the user: its content and comments are kept; a change is written completely, or not at all.
 A password is never an option, and is prompted for if `create` has a user without one.
@@ -109,7 +109,7 @@ def create(name: str, is_default: bool, registry: str | None, **options: Any) ->
 
 
 def _check_addresses(bootstrap: str) -> None:
-    """Raise click.UsageError for addresses that are none."""
+    """Raise click.UsageError for invalid addresses."""
     from barnabas.client import parse_bootstrap
 
     try:
@@ -119,12 +119,12 @@ def _check_addresses(bootstrap: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as TOML has it."""
+    """Return a text as a string of TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _ask_password(settings: dict[str, str]) -> None:
-    """Prompt for a user's missing password, at a terminal; an empty one is prompted for when it is needed."""
+    """Prompt for a user's missing password, at a terminal; an empty one is prompted for at each use."""
     mechanism = settings.get("sasl.mechanism", "").upper()
     has_one = settings.get("sasl.password") or settings.get("sasl.password.file")
     if not (mechanism == "PLAIN" or mechanism.startswith("SCRAM")) or has_one or not sys.stdin.isatty():
@@ -144,7 +144,7 @@ def _ask_password(settings: dict[str, str]) -> None:
 @COMMAND.command("use")
 @click.argument("name", shell_complete=profiles.complete)
 def use(name: str) -> int:
-    """Use a profile without --profile from now on."""
+    """Make a profile the default, used without --profile."""
     every, _ = profiles.every()
     if name not in every:
         names = ", ".join(sorted(every)) or "none"
@@ -167,7 +167,7 @@ def edit() -> int:
 
 
 def _text() -> str:
-    """Return the content of the file, empty if there is none. Raises CommandError."""
+    """Return the content of the file, empty if it does not exist. Raises CommandError."""
     path = profiles.path()
     try:
         with open(path, encoding="utf-8") as file:
@@ -189,7 +189,7 @@ def _with_default(text: str, name: str) -> str:
 
 
 def _write(text: str) -> None:
-    """Write the file for its owner alone, after a look at whether it can be read. Raises CommandError."""
+    """Write the file, readable by its owner only, after checking that it can be parsed. Raises CommandError."""
     path = profiles.path()
     profiles.parsed(text, path)
     target = os.path.realpath(path)  # it may be a link into a place of the user's

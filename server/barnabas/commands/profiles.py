@@ -1,4 +1,4 @@
-"""Profiles: addresses and logins of clusters under names of the user's, in a TOML file.
+"""Profiles: addresses and logins of clusters under names chosen by the user, in a TOML file.
 
     default = "local"                       # without --profile and BARNABAS_PROFILE
 
@@ -45,9 +45,9 @@ def path() -> str:
 
 
 def read(name: str | None) -> dict[str, str]:
-    """Return the settings of a profile; without a name the file's default, nothing for an empty one.
+    """Return the settings of a profile; without a name those of the file's default, for an empty name no settings.
 
-    Raises CommandError for a file that is wrong or readable by others, and for a name that it has not.
+    Raises CommandError for a file that is invalid or readable by others, and for an unknown name.
     """
     profiles, default = every()
     chosen = default if name is None else name
@@ -108,7 +108,7 @@ def parsed(text: str, file: str) -> tuple[dict[str, dict[str, str]], str]:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a setting is one that only its owner may read."""
+    """Return whether the value of a setting is a secret."""
     return name.endswith(SECRETS)
 
 

@@ -1,6 +1,6 @@
-"""Records as people and programs write them: lines, with keys before a separator, and JSON.
+"""Records on input as people and programs write them: lines, with keys before a separator, and JSON.
 
-The rule: what `consume --json` prints is read back as the same record.
+The rule: the output of `consume --json` is read back as the same record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options for telling records apart, and keys from values."""
+    """Options for separating records, and keys from values."""
 
     delimiter: bytes = b"\n"
     key_separator: bytes | None = None

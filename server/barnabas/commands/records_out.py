@@ -115,7 +115,7 @@ def _time_ms(record: Entry) -> int:
 
 
 def lines_of(records: Iterable[ConsumedRecord]) -> Iterator[Lines]:
-    """Return records by where they come from, in their order."""
+    """Yield records grouped by topic, partition and leader epoch, in their order."""
     for place, group in groupby(
         records, lambda record: (record.topic, record.partition, record.leader_epoch)
     ):
@@ -146,7 +146,7 @@ def _plain(data: bytes | None) -> Any:
 
 
 def header_matches(name: str, pattern: Any, record: Entry) -> bool:
-    """Return whether a record has a header with this name, and a value that the pattern finds something in."""
+    """Return whether a record has a header with this name, and with a value that matches the pattern."""
     return any(
         key == name and (pattern is None or pattern.search(value or b"") is not None)
         for key, value in record.headers

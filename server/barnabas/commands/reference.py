@@ -41,7 +41,7 @@ def _of(command: click.Command) -> list[click.Option]:
 
 
 def _described(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the lines of a command, and of those below it."""
+    """Yield the lines of a command, and of its subcommands."""
     depth = context.command_path.count(" ") + 1
     yield f"\n{'#' * min(depth, 4)} {context.command_path}\n"
     yield (command.help or "").strip() + "\n"

@@ -1,8 +1,7 @@
-"""`barnabas registry`: a schema registry that a Kafka keeps, any Kafka; and commands that ask a registry, any that does as
-Confluent's.
+"""`barnabas registry`: a schema registry stored in any Kafka; and commands for any registry with Confluent's API.
 
-The rule: without a command it serves, the registry of `serve --registry`; several may serve the same topic, each reads and
-writes. Its commands are in `registry_commands`.
+The rule: without a subcommand it serves the registry of `serve --registry`; several may serve the same topic, and all of
+them read and write. Its subcommands are in `registry_commands`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ RESET = Table(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One of the ways to say where a group shall read on."""
+    """One of the ways to specify the new offsets of a group."""
 
     time_ms: int | None = None
     offset: int | None = None
@@ -44,7 +44,7 @@ class Target:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Target:
-        """Read the options of TARGETS. Raises click.UsageError unless just one is given, CommandError for a wrong file."""
+        """Parse the options of TARGETS. Raises click.UsageError unless one is set, CommandError for an invalid file."""
         chosen = {name: value for name, value in options.items() if value is not None and value is not False}
         if len(chosen) != 1:
             raise click.UsageError(
@@ -64,7 +64,7 @@ class Target:
 
 
 def TARGETS(command: F) -> F:  # noqa: N802
-    """Add the options that say where a group shall read on."""
+    """Add the options for the new offsets of a group."""
     for option in (
         click.option(
             "--from-file",
@@ -155,7 +155,7 @@ async def new_offsets(
     committed: Mapping[TopicPartition, administration.CommittedOffset | ClientError],
     target: Target,
 ) -> list[dict[str, Any]]:
-    """Return rows of RESET; offsets that a partition has not are moved to its nearest end, as Kafka's tool does."""
+    """Return rows of RESET; offsets outside a partition are moved to its nearest end, as Kafka's tool does."""
     first = await admin.offsets(dict.fromkeys(partitions, administration.EARLIEST))
     last = await admin.offsets(dict.fromkeys(partitions, administration.LATEST))
     at = {} if target.time_ms is None else await admin.offsets(dict.fromkeys(partitions, target.time_ms))

@@ -1,6 +1,6 @@
-"""Keys and values of records that have a schema, as JSON: what `consume` prints and `produce` reads.
+"""Keys and values of records with a schema, as JSON: output of `consume` and input of `produce`.
 
-The rule: what `consume --json --registry` prints is read back by `produce --input-json` with the same schema.
+The rule: the output of `consume --json --registry` is read back by `produce --input-json` with the same schema.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Decoding:
         """Return records, with JSON for keys and values that name a schema, and the errors of unreadable ones.
 
         The second list has place and reason of each record with a key or value that does not fit its schema, or names a
-        missing one. Raises CommandError for a registry that cannot be asked.
+        missing one. Raises CommandError if the registry cannot be reached.
         """
         from barnabas.registry.errors import RegistryError, SchemaError
 
@@ -167,7 +167,7 @@ async def serializer_of(client: RegistryClient, subject: str, selector: str, san
 
 
 def schema_of_file(name: str) -> Any:
-    """Return the schema in a file; the end of its name tells the format. Raises CommandError."""
+    """Return the schema in a file, in the format of its suffix. Raises CommandError."""
     from barnabas.registry.schemas import Schema
 
     path = Path(name)
@@ -182,7 +182,7 @@ def schema_of_file(name: str) -> Any:
 
 
 async def encoded(serializer: Serializer, data: bytes) -> bytes:
-    """Return JSON, or else a text, as the schema has it. Raises ValueError."""
+    """Serialize JSON, or else a text, by a schema. Raises ValueError."""
     from barnabas.registry.errors import SchemaError
 
     text = data.decode()

@@ -1,6 +1,6 @@
 """Commands that serve over HTTP beside any cluster: their address, TLS, logins, and their life as a process.
 
-The rule: a failure to serve is one line on standard error; a signal is a clean end.
+The rule: a failure to serve is one line on standard error; a signal leads to a clean exit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.registry.errors import RegistryError
 
 
 def address_of(options: dict[str, Any], what: str) -> Address:
-    """Return where to serve `what`. Raises AddressError."""
+    """Return the address on which to serve `what`. Raises AddressError."""
     certificate, key = options["listen_cert"] or "", options["listen_key"] or ""
     return read_address(options["listen"], what, certificate=certificate, key=key)
 

@@ -1,6 +1,6 @@
 """Options of commands that serve over HTTP beside any cluster.
 
-The rule: nothing of a server is loaded for them.
+The rule: they load no module of a server.
 """
 
 from __future__ import annotations

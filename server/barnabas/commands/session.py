@@ -1,4 +1,4 @@
-"""A run of a command that asks a cluster: `@asking` makes a coroutine one.
+"""A run of a command that sends requests to a cluster: `@asking` makes a coroutine function a command.
 
     @COMMAND.command("list")
     @asking(TOPICS)
@@ -44,10 +44,10 @@ class Session(NamedTuple):
 def asking(
     *tables: Table, with_trio: bool = False
 ) -> Callable[[Callable[..., Awaitable[int | None]]], Callable[..., int]]:
-    """Make a command of `async def work(session, **options)`; `tables` are what it may show.
+    """Make a command of `async def work(session, **options)`; `tables` are those that it may print.
 
-    What it returns is the exit code; None leaves that to the rows that were shown. Its client blocks, which saves loading
-    an event loop, but for a command that has tasks of its own: that one runs `with_trio`.
+    Its result is the exit code; None for that of the printed rows. Its client blocks, which saves loading an event loop,
+    except for a command with concurrent tasks: that runs `with_trio`.
     """
 
     def decorate(work: Callable[..., Awaitable[int | None]]) -> Callable[..., int]:
@@ -117,7 +117,7 @@ regex = click.option(
 
 
 def matching(names: Iterable[str], selected: Iterable[str], *, is_regex: bool) -> list[str]:
-    """Return those of `selected`, with `is_regex` those of `names` that a pattern matches. Raises click.UsageError."""
+    """Return `selected`, or with `is_regex` the names that match a pattern of it. Raises click.UsageError."""
     if not is_regex:
         return list(dict.fromkeys(selected))
     try:
@@ -128,9 +128,9 @@ def matching(names: Iterable[str], selected: Iterable[str], *, is_regex: bool) -
 
 
 async def require_topic(client: BaseClient[Any], topic: str) -> bool:
-    """Return whether a topic is there, at once but for the time in which one that was just made may be unknown.
+    """Return whether a topic exists; repeats the check for as long as a newly created topic may be unknown.
 
-    Raises ClientError for what the broker says of it otherwise.
+    Raises ClientError for any other error of the broker.
     """
     from barnabas.client import ResponseError
     from barnabas.wire.generated.errors import ErrorCode

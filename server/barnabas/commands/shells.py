@@ -1,6 +1,6 @@
-"""bash, zsh and fish as `barnabas completion` serves them: a script for each, and the words that it asks about.
+"""bash, zsh and fish for `barnabas completion`: a script for each, and the words that it completes.
 
-The rule: what is offered takes the place of the word before the cursor as the shell sees it, and means that name when the
+The rule: a completion replaces the word before the cursor as the shell splits it, and stands for that name when the
 line is run: names with colons, commas, blanks and quotes, and values after `--option=`.
 """
 
@@ -88,17 +88,17 @@ _SPLIT_BY_BASH = re.compile(r".*[:=]")
 
 
 class Bash(BashComplete):
-    """bash, which splits words at colons and equals signs and takes what is offered as it is typed."""
+    """bash, which splits words at colons and equals signs and inserts completions unchanged."""
 
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the one that ends at the cursor, and that one."""
+        """Return the words before the one that ends at the cursor, and that word."""
         words = split_arg_string(f"{os.environ['COMP_WORDS']}x")
         return words[1:-1], words[-1][:-1]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """Return the line of an item: without what bash has split off, and quoted unless a quote is open."""
+        """Return the line of a completion: without the part that bash has split off, and quoted unless a quote is open."""
         incomplete = self.get_completion_args()[1]
         before = os.environ["COMP_WORDS"].removesuffix(incomplete)
         if item.type != "plain" or not before.endswith((" ", "\t")):  # bash splits nothing within quotes
@@ -109,7 +109,7 @@ class Bash(BashComplete):
 
 
 class Zsh(ZshComplete):
-    """zsh, which is told where a value begins that stands after `--option=`."""
+    """zsh, which needs the start of a value after `--option=`."""
 
     source_template = _ZSH
 

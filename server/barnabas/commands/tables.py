@@ -1,4 +1,4 @@
-"""Tables as text: columns side by side, fitted to a terminal where there is one.
+"""Tables as text: columns side by side, fitted to a terminal if the output is one.
 
 The rule: a pipe gets every cell whole and no colours; a terminal gets lines that fit, and colours unless NO_COLOR is set.
 """
@@ -41,7 +41,7 @@ def look_of_stdout() -> Look:
 def table_text(
     titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], look: Look, red: str = ""
 ) -> str:
-    """Return rows below their titles; `right` says which columns are aligned to the right, `red` which title is red."""
+    """Return rows below their titles; `right`: the columns aligned to the right, `red`: the title of the red column."""
     columns = [list(column) for column in zip(titles, *rows, strict=True)]
     widths = [max(map(width_of, column)) for column in columns]
     if look.width is not None:
@@ -78,7 +78,7 @@ def _fitted(widths: list[int], least: list[int], total: int) -> list[int]:
 
 
 def width_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text in columns of a terminal."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

@@ -135,7 +135,7 @@ async def describe(session: Session, names: tuple[str, ...], regex: bool) -> Non
 async def _named(
     session: Session, names: Iterable[str], *, is_regex: bool, with_internal: bool = True
 ) -> dict[str, administration.TopicInfo | ClientError]:
-    """Return the topics of these names or patterns; a pattern finds no internal ones unless told. Raises CommandError."""
+    """Return topics by names or patterns, which match internal ones if `with_internal`. Raises CommandError."""
     topics = await session.admin.topics(None if is_regex else names)
     if not is_regex:
         return topics
@@ -147,7 +147,7 @@ async def _named(
 
 
 def _new_topic(text: str) -> tuple[str, int | None]:
-    """Read `NAME` or `NAME:PARTITIONS`, as of `serve --topic`. Raises click.BadParameter."""
+    """Parse `NAME` or `NAME:PARTITIONS`, as for `serve --topic`. Raises click.BadParameter."""
     name, colon, count = text.partition(":")
     if not colon:
         return name, None

@@ -1,6 +1,6 @@
 """A cluster from inside: versions, advertised listeners, partitions, log dirs, clocks, and limits of a local broker.
 
-The rule: nothing is changed, but for the topic that `--write` makes to read the broker's clock, and deletes again.
+The rule: nothing is changed, except for the topic that `--write` creates to read the broker's clock, and deletes again.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ async def check_clock(
 async def _check_brokers_clock(
     admin: administration.Admin, findings: Findings, clock: Callable[[], float]
 ) -> None:
-    """Append a record that the broker stamps to a topic made for it, and compare."""
+    """Append a record with LogAppendTime to a temporary topic, and compare its timestamp with the local clock."""
     from barnabas.wire.generated.produce import ProduceRequest as Request
 
     name = f"barnabas-doctor-{secrets.token_hex(4)}"

@@ -1,1 +1,1 @@
-"""Settings: tables of what can be set, and typed reading of what is set. Pure."""
+"""Settings: tables of all settings, and typed reading of configured values. Pure."""

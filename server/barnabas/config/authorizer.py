@@ -19,7 +19,7 @@ def has_authorizer(config: BrokerConfig) -> bool:
 
 
 def follows_acl_authorizer(config: BrokerConfig) -> bool:
-    """Return whether requests are decided as by a Kafka that keeps its ACLs in ZooKeeper (`AclAuthorizer`, up to 3.9)."""
+    """Return whether decisions are those of a Kafka that stores its ACLs in ZooKeeper (`AclAuthorizer`, up to 3.9)."""
     return bool(config.get(settings.AUTHORIZER_CLASS_NAME) == ACL_AUTHORIZER)
 
 
@@ -37,7 +37,7 @@ def super_users(config: BrokerConfig) -> frozenset[str]:
 
 
 def token_secret_key(config: BrokerConfig) -> str | None:
-    """Return the key that signs delegation tokens, under its name or its older one; None where there is none."""
+    """Return the key that signs delegation tokens, under its name or its older one; None if it is not set."""
     new, old = (
         config.get(settings.DELEGATION_TOKEN_SECRET_KEY),
         config.get(settings.DELEGATION_TOKEN_MASTER_KEY),

@@ -1,7 +1,7 @@
-"""The settings that the broker acts upon, each by a name that code can use.
+"""The settings that the broker acts on, each by a name that code can use.
 
-The rule: a setting is here if its column `effect` in `config/tables` is empty, or if it acts in a cluster, and no other
-is. Defaults of topics and groups are the exception: `config/topic.py` and `config/group.py` read those.
+The rule: exactly the settings whose column `effect` in `config/tables` is empty, or that act in a cluster, are here.
+Defaults of topics and groups are the exception: `config/topic.py` and `config/group.py` read those.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def check(own: Mapping[str, str]) -> None:
 def parse_match(item: str) -> tuple[str, Any]:
     """Return the key and the compiled pattern of `key=pattern`, for a `fullmatch`. Raises SettingError.
 
-    A pattern is one of Java, as with Kafka; those that RE2 cannot do, such as references back, are refused.
+    A pattern has Java's syntax, as in Kafka; features that RE2 lacks, such as back references, are refused.
     """
     parts = item.split("=")
     while parts and not parts[-1]:

@@ -1,7 +1,7 @@
 """The settings of a cluster on ZooKeeper, in one value for each part. Pure.
 
 The rule: Kafka's rules about several settings together are checked here, before anything is opened; each error names
-the settings and what they may be.
+the settings and their allowed values.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
 
 
 def parse_connect(text: str) -> tuple[tuple[tuple[str, int], ...], str]:
-    """Servers and chroot of HOST[:PORT],HOST[:PORT].../CHROOT; the port is 2181 where there is none.
+    """Return servers and chroot of HOST[:PORT],HOST[:PORT].../CHROOT; the default port is 2181.
 
     Raises SettingError.
     """
@@ -172,7 +172,7 @@ def _tls(config: BrokerConfig) -> ZooKeeperTls | None:
 
 
 def _store(location: str | None, type_: str | None, password: str | None, name: str) -> StoreFile | None:
-    """Return a store; without a type, that of its file's name, as with ZooKeeper."""
+    """Return a store; its default type is that of its file's suffix, as in ZooKeeper."""
     if not location:
         return None
     if not type_:

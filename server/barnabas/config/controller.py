@@ -1,7 +1,7 @@
 """Settings of a controller, a voter of a KRaft quorum, in one value. Pure.
 
 The rule: rules about several settings together are those of Kafka (`KafkaConfig`, KIP-500, KIP-853), checked before
-anything is opened; each error names the settings and what they may be.
+anything is opened; each error names the settings and their allowed values.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
 
 
 def advertised_controllers(config: BrokerConfig) -> dict[str, Address]:
-    """Return host and port by which others reach each listener of a controller, in the order of `listeners`.
+    """Return the advertised host and port of each listener of a controller, in the order of `listeners`.
 
-    The host is empty for that of this machine, the port 0 for the one that is bound. Raises SettingError.
+    An empty host means this machine's name, port 0 the bound port. Raises SettingError.
     """
     addresses: dict[str, Address] = {}
     controllers = config.controller_listener_names()

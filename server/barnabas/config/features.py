@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Feature(NamedTuple):
-    """One feature: the levels that are supported, and the level that is switched on (0 is off)."""
+    """One feature: the supported levels, and the finalized level (0 is off)."""
 
     name: str
     min_level: int
@@ -19,10 +19,11 @@ class Feature(NamedTuple):
 
 
 class RecordVersions(NamedTuple):
-    """In which versions the values of internal topics are written; every known version is read.
+    """Versions in which the values of internal topics are written; every known version is read.
 
-    The defaults are what Apache Kafka writes since 2.3. Before 2.1 it wrote 1 for both (0 for groups before 0.10.1), 2 for
-    groups from 2.1 on. Releases do not write the newest version that they read, so that the one before can still read it.
+    The defaults are those of Apache Kafka since 2.3. Before 2.1 it wrote 1 for both (0 for groups before 0.10.1), 2 for
+    groups from 2.1 on. Releases do not write the newest version that they read, so that the previous release can still read
+    it.
     """
 
     group_metadata: int = 3
@@ -56,7 +57,7 @@ def reason_against(
 ) -> str:
     """Return why a feature cannot be finalized at a level; empty if it can.
 
-    `is_fixed`: it can only be where it already is. What Kafka refuses is refused first, in the same order.
+    `is_fixed`: only the present level is allowed. Kafka's refusals take precedence, in Kafka's order.
     """
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return f"there is no upgrade type {upgrade_type}"

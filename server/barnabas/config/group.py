@@ -1,6 +1,6 @@
-"""The settings that single groups can have, with Kafka's names; defaults and bounds are the broker's. Pure.
+"""The settings of single groups, with Kafka's names; defaults and bounds are the broker's. Pure.
 
-The rule: a group's settings can be set before there is such a group, and stay when it goes.
+The rule: a group's settings can be set before the group exists, and stay after it has ended.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def rows() -> dict[str, GroupSetting]:
 
 
 def find(name: str) -> Setting[Any] | None:
-    """The group setting called `name`, None if there is none."""
+    """Return the group setting with this name, None if it does not exist."""
     row = rows().get(name)
     return None if row is None else row.setting
 

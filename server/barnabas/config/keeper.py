@@ -47,7 +47,7 @@ _KEEPERS = {
 
 
 def _names_others(config: BrokerConfig) -> bool:
-    """Return whether the settings name another controller beside this node."""
+    """Return whether the settings name a controller other than this node."""
     voters: tuple[str, ...] = config.get(settings.CONTROLLER_QUORUM_VOTERS)
     node = str(config.get(settings.NODE_ID))
     return (
@@ -57,7 +57,7 @@ def _names_others(config: BrokerConfig) -> bool:
 
 
 def is_clustered(config: BrokerConfig) -> bool:
-    """Return whether the broker is one of several; otherwise it is alone."""
+    """Return whether the broker belongs to a cluster with other nodes."""
     return keeper_of(config) is not Keeper.ITSELF
 
 

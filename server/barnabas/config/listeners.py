@@ -1,7 +1,7 @@
 """Settings of one listener, from `listener.name.NAME.X` and `listener.name.NAME.MECHANISM.X`. Pure.
 
-The rule: the value for a mechanism of a listener comes first, then that of the listener, then that of all listeners. In
-names of settings the listener and the mechanism are in lower case, as Kafka has them.
+The rule: the value for a mechanism of a listener takes precedence, then that of the listener, then that of all listeners.
+In names of settings the listener and the mechanism are in lower case, as in Kafka.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class ListenerSecurity(Protocol):
     """Checks whether settings of TLS and SASL can be used."""
 
     async def check(self, config: BrokerConfig) -> None:
-        """See that every listener could be secured as these settings say. Raises SettingError."""
+        """Check that every listener could be secured with the settings in `config`. Raises SettingError."""
 
 
 def concerns_security(name: str) -> bool:
-    """Return whether a setting is one of TLS or SASL, of all listeners or of one."""
+    """Return whether a setting is about TLS or SASL, of all listeners or of one."""
     setting = tables.find(name)
     return setting is not None and (setting.base or name).startswith(("ssl.", "sasl."))
 

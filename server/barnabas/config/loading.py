@@ -1,6 +1,6 @@
 """The settings of one broker, typed: of its file, dynamic ones, and defaults for the rest.
 
-The rule: a wrong setting is explained before anything starts, with the place where it was set.
+The rule: an invalid setting is explained before anything starts, with the place where it was set.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ GROUP_CONFIG = 8
 
 
 class BrokerConfig:
-    """Settings of one broker; those that are not set have their defaults.
+    """Settings of one broker; unset ones have their defaults.
 
-    A setting of the broker's own file gives way to one that was set for all brokers while they run, and that to one
-    set for this broker (KIP-226). `sources` tells for each set name which of them counts.
+    A dynamic setting of all brokers takes precedence over the broker's own file, and one of this broker over both
+    (KIP-226). `sources` maps each set name to the source that counts.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class BrokerConfig:
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
 
     def find(self, name: str) -> Setting[Any] | None:
-        """Return the broker setting called `name`; None if the release that is followed has none."""
+        """Return the broker setting with this name; None if the release that is followed lacks it."""
         setting = tables.find(name)
         if setting is None or not releases.has_setting(self.release, setting.base or name):
             return None
@@ -98,7 +98,7 @@ class BrokerConfig:
         return setting if allowed is None else setting.with_limits(allowed)
 
     def _name_the_node(self, texts: dict[str, str]) -> None:
-        """The node's number has two names: each stands for the other."""
+        """Set both names of the node's number: each stands for the other."""
         old, new = broker.BROKER_ID.name, broker.NODE_ID.name
         if self._static.get(old, -1) < 0:
             texts.pop(old, None)
@@ -113,7 +113,7 @@ class BrokerConfig:
             raise SettingError(f"{old}={texts[old]} and {new}={texts[new]} must be the same number")
 
     def use_node_id(self, node_id: int) -> None:
-        """Take the broker's number from its log dirs, where its settings have none."""
+        """Use the broker's number from its log dirs, if its settings have none."""
         for name in (broker.NODE_ID.name, broker.BROKER_ID.name):
             self._static[name] = self._values[name] = node_id
             texts = dict(self._texts[-1][1])
@@ -121,9 +121,9 @@ class BrokerConfig:
             self._texts[-1] = (STATIC_BROKER_CONFIG, texts)
 
     def keep_for_all(self, names: Iterable[str]) -> None:
-        """Have settings count as set for all brokers to their values here, until they are set so explicitly.
+        """Let settings count as set for all brokers, to their values here, until they are set explicitly.
 
-        Apache Kafka keeps `min.insync.replicas` in this way where it has eligible leader replicas (KIP-966).
+        Apache Kafka keeps `min.insync.replicas` in this way if it has eligible leader replicas (KIP-966).
         """
         self.kept_for_all = {
             name: self._texts[-1][1].get(name, tables.setting(name).format(tables.setting(name).default))
@@ -132,10 +132,10 @@ class BrokerConfig:
         self.set_dynamic({}, {})
 
     def set_dynamic(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> list[SettingError]:
-        """Apply dynamic settings, of all brokers and of this one; return the invalid ones.
+        """Apply dynamic settings, of all brokers and of this one; returns the errors of invalid ones.
 
-        Those have no effect: controllers and ZooKeeper take what only the broker itself can judge. Nor has what takes a
-        restart: names that Kafka no longer has can be set, and are kept.
+        Those have no effect: controllers and ZooKeeper accept values that only the broker itself can validate. Settings
+        that require a restart have no effect either: names that Kafka no longer has can be set, and are stored.
         """
         ignored = []
         of_all = {**self.kept_for_all, **of_all}
@@ -176,7 +176,7 @@ class BrokerConfig:
         return self._values.get(name)
 
     def is_set(self, name: str) -> bool:
-        """Return whether something other than the default gives a setting's value."""
+        """Return whether a setting has a source other than its default."""
         return name in self.sources
 
     def default_of(self, name: str) -> Any:
@@ -184,7 +184,7 @@ class BrokerConfig:
         return self._defaults[name] if name in self._defaults else tables.setting(name).default
 
     def names_set(self) -> Iterable[str]:
-        """The names of all settings that are set anywhere, also of unknown ones."""
+        """The names of all set settings, including unknown ones."""
         return dict.fromkeys(name for _, texts in self._texts for name in texts)
 
     def texts_of(self, name: str) -> list[tuple[str, int]]:
@@ -192,7 +192,7 @@ class BrokerConfig:
         return [(texts[name], source) for source, texts in self._texts if name in texts]
 
     def value_of(self, name: str) -> Any:
-        """The value of a broker setting by name. Raises KeyError for one that does not exist."""
+        """The value of a broker setting by name. Raises KeyError for an unknown name."""
         return self._values[name] if name in self._values else tables.setting(name).default
 
     @property
@@ -201,7 +201,7 @@ class BrokerConfig:
         return self.get(broker.LOG_DIRS) or self.get(broker.LOG_DIR)
 
     def listeners(self) -> tuple[str, ...]:
-        """The addresses to listen on, NAME://host:port; those that a Kafka file has for its controllers are left out."""
+        """The addresses to listen on, NAME://host:port; those of controllers in a Kafka file are excluded."""
         controllers = self.controller_listener_names()
         return tuple(
             address
@@ -218,7 +218,7 @@ class BrokerConfig:
         return protocols_of(self.get(broker.LISTENER_SECURITY_PROTOCOL_MAP))
 
     def topic_default(self, setting: Setting[Any]) -> tuple[Any, str | None]:
-        """Return the default of a topic's or group's setting, and the broker setting that it comes from, if set."""
+        """Return the default of a topic's or group's setting, and the broker setting that is its source, if set."""
         for name in setting.broker_names:
             if self._values.get(name) is not None:
                 unit = topic.UNIT_MS.get(name.rpartition(".")[2])
@@ -231,7 +231,7 @@ class BrokerConfig:
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, Any]:
         """All settings of a topic with these overrides, typed. Raises SettingError.
 
-        What was set under another release counts, also where the one that is followed now would refuse it.
+        A value set under another release counts, even if the present release would refuse it.
         """
         values = {}
         for row in topic.ROWS:
@@ -272,7 +272,7 @@ def explain_unknown(name: str) -> str:
 
 
 def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """`key=value` texts as a mapping; later ones win. Raises SettingError."""
+    """Parse `key=value` texts into a mapping; later ones take precedence. Raises SettingError."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

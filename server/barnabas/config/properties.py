@@ -1,6 +1,6 @@
 """Java properties files: comments, continued lines and escapes included. Pure.
 
-The rule: whatever Java reads, this reads in the same way, and says on which line it was.
+The rule: all that Java reads is read in the same way, with the number of its line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings of a node in a KRaft quorum, in one value. Pure.
 
 The rule: rules about several settings together are those of Kafka (`KafkaConfig`, KIP-500, KIP-853), checked before
-anything is opened; each error names the settings and what they may be.
+anything is opened; each error names the settings and their allowed values.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ def quorum_of(config: BrokerConfig, listener: str, protocol: str) -> QuorumSetti
 
 
 def cordoned_log_dirs(config: BrokerConfig) -> frozenset[str]:
-    """Return the log dirs that take no new partitions (KIP-1066), as paths. Raises SettingError."""
+    """Return the log dirs that get no new partitions (KIP-1066), as paths. Raises SettingError."""
     words: tuple[str, ...] = config.get(settings.CORDONED_LOG_DIRS)
     return check_cordoned(words, config.log_dirs)
 
 
 def check_cordoned(words: Collection[str], log_dirs: Iterable[str]) -> frozenset[str]:
-    """Return the log dirs that a value of `cordoned.log.dirs` names. Raises SettingError if one is no log dir."""
+    """Return the log dirs in a value of `cordoned.log.dirs`. Raises SettingError for a path that is no log dir."""
     own = frozenset(path.rstrip("/") for path in log_dirs)
     if "*" in words:
         return own
@@ -101,7 +101,7 @@ def check_cordoned(words: Collection[str], log_dirs: Iterable[str]) -> frozenset
 def protocol_of(config: BrokerConfig, listener: str, own: Collection[str]) -> str:
     """Return the security protocol of a listener of controllers; `own` are the names of all of this node.
 
-    As Kafka does, it takes one for PLAINTEXT where no map is set and no own listener has TLS or SASL. Raises SettingError.
+    As in Kafka, PLAINTEXT is the default if no map is set and no own listener has TLS or SASL. Raises SettingError.
     """
     protocol = config.listener_security_protocols().get(listener, listener)
     if protocol in PROTOCOLS:

@@ -1,7 +1,7 @@
 """Settings of a broker in a KRaft quorum, in one value. Pure.
 
 The rule: rules about several settings together are those of Kafka (`KafkaConfig`, KIP-500, KIP-853), checked before
-anything is opened; each error names the settings and what they may be.
+anything is opened; each error names the settings and their allowed values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """APIs that releases of Apache Kafka advertise to clients (key:first-last, in the order of keys), and their defaults. Pure.
 
 Read from the `ApiKeys` of each release's kafka-clients (0.9.0.1 to 4.4.0, the newest patch of each), and from the
-broker's sources before. Up to 3.9 it is what a broker on ZooKeeper says, from 4.0 on one on KRaft.
+broker's sources before. Up to 3.9 they are those of a broker on ZooKeeper, from 4.0 on those of one on KRaft.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def versions_of(name: str) -> Mapping[int, Versions]:
 
 
 def named(text: str) -> str:
-    """Return the release that `2.8`, `2.8.1` or `0.10.2.1` names. Raises ValueError with those that there are."""
+    """Return the release named by `2.8`, `2.8.1` or `0.10.2.1`. Raises ValueError with the known ones."""
     parts = text.strip().removeprefix("v").split(".")
     name = ".".join(parts[: 3 if parts[0] == "0" else 2])
     if name not in _RELEASES or not all(part.isdigit() for part in parts):

@@ -147,7 +147,7 @@ class Setting(Generic[T]):
         )
 
     def for_listener(self, name: str) -> Setting[Any]:
-        """The same setting for one listener, unset by default; those of TLS, SASL and connections are acted upon."""
+        """The same setting for one listener, unset by default; those of TLS, SASL and connections have an effect."""
         kind: Kind[Any] = self.kind
         effect = f"{'!' if self.stops else ''}{self.effect}"
         if not effect and self.name not in _OF_LISTENERS and not self.name.startswith(("ssl.", "sasl.")):
@@ -170,7 +170,7 @@ class Setting(Generic[T]):
 
     @property
     def acts_in_cluster(self) -> bool:
-        """True if a broker in a cluster acts on the setting, and one that is alone does not."""
+        """True if a broker in a cluster acts on the setting, but not a broker without a cluster."""
         return self.effect in ("cluster", "zookeeper", "quorum", "controller")
 
     def acts_with(self, keeper: str) -> bool:
@@ -198,7 +198,7 @@ class Setting(Generic[T]):
 
     @property
     def expected(self) -> str:
-        """The values that the setting takes, in words."""
+        """The allowed values of the setting, in words."""
         if not self.allowed or self.allowed == "+":
             return self.kind.expected
         if self.allowed == REPLICAS:

@@ -1,6 +1,6 @@
-"""Settings of tiered storage (KIP-405): what they ask for, and combinations that stop the start or are refused. Pure.
+"""Settings of tiered storage (KIP-405): their meaning, and combinations that stop the start or are refused. Pure.
 
-The rule: texts of refusals of topic settings are Kafka's, since tools and people look for them.
+The rule: texts of refusals of topic settings are Kafka's, since tools and people search for them.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def store_settings(config: BrokerConfig) -> dict[str, str]:
 
 
 def metadata_topic(config: BrokerConfig) -> MetadataTopic:
-    """Return the shape of `__remote_log_metadata` that the settings with `rlmm.config.` ask for.
+    """Return the shape of `__remote_log_metadata` by the settings with the prefix `rlmm.config.`.
 
-    Raises SettingError for what is no number in bounds.
+    Raises SettingError for a value that is no number within the bounds.
     """
     own = _of_plugin(config, settings.REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX)
     prefix = config.get(settings.REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX)
@@ -157,7 +157,7 @@ def check_topic(values: Mapping[str, Any], before: Mapping[str, str], config: Br
 
 
 def _check_copy_lag(values: Mapping[str, Any]) -> None:
-    """Raise SettingError where segments would have gone locally before they are copied (KIP-1241)."""
+    """Raise SettingError if segments could be removed locally before they are copied (KIP-1241)."""
     for unit in ("ms", "bytes"):
         lag, local = values[f"remote.copy.lag.{unit}"], values[f"local.retention.{unit}"]
         kept = values[f"retention.{unit}"] if local == -2 else local
@@ -169,7 +169,7 @@ def _check_copy_lag(values: Mapping[str, Any]) -> None:
 
 
 def check_retention(values: Mapping[str, Any]) -> None:
-    """Raise SettingError where more would be kept locally than is kept at all."""
+    """Raise SettingError if the local retention exceeds the whole retention."""
     for unit in ("bytes", "ms"):
         whole, local = values[f"retention.{unit}"], values[f"local.retention.{unit}"]
         if whole < 0 or local == -2:

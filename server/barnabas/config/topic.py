@@ -106,9 +106,9 @@ OWN = frozenset(("record.validation",))
 
 
 def is_shown(setting: Setting[Any], overrides: Container[str], release: str) -> bool:
-    """Return whether a setting of a topic is shown: those that the release does not show only where they are set.
+    """Return whether a setting of a topic is shown; a setting that the release lacks is shown only if it is set.
 
-    A tool that copies what is shown to a topic of a Kafka would be refused otherwise.
+    A tool that copies the shown settings to a topic of a Kafka would be refused otherwise.
     """
     return setting.name in overrides or (
         setting.changes != "internal"

@@ -1,7 +1,7 @@
-"""Settings that stop the start, and settings that are only warned of. Pure.
+"""Settings that stop the start, and settings that only cause a warning. Pure.
 
-The rule: a setting for safety or durability that does nothing here stops the start, and so do settings that contradict
-each other, with a line for each. A setting that only tunes something that works in another way is named in one warning.
+The rule: a setting for safety or durability that has no effect here stops the start, and so do contradictory settings,
+with a line for each. A setting that only tunes something that works differently here is named in one warning.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Verdict:
 
 
 def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
-    """Return the settings that stop the start and those without effect; `origins` says where each was set."""
+    """Return the settings that stop the start and those without effect; `origins` has the origin of each."""
     verdict = Verdict()
     keeper = keeper_of(config)
     in_cluster = keeper is not Keeper.ITSELF
@@ -97,7 +97,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
 
 
 def _registry_logs_in(config: BrokerConfig) -> bool:
-    """Return whether a registry or a REST API is served beside the broker that must log in there."""
+    """Return whether a schema registry or a REST API is served beside a broker that requires it to log in."""
     if not config.get(broker.REGISTRY_LISTENER) and not config.get(broker.HTTP_LISTENER):
         return False
     try:
@@ -109,13 +109,13 @@ def _registry_logs_in(config: BrokerConfig) -> bool:
 
 
 def _is_zookeeper_socket(config: BrokerConfig, name: str) -> bool:
-    """Return whether the class is supported here: Kafka needs Netty's for TLS, and ZooKeeper's default has none."""
+    """Return whether the class is supported: Kafka requires Netty's for TLS, and ZooKeeper's default has no TLS."""
     has_tls = config.get(broker.ZOOKEEPER_SSL_CLIENT_ENABLE)
     return name == ZOOKEEPER_TLS_SOCKET or (name == ZOOKEEPER_PLAIN_SOCKET and not has_tls)
 
 
 def differs(row: Setting[Any], value: Any) -> bool:
-    """Return whether a value asks for something that the setting's default does not."""
+    """Return whether a value requests something that the setting's default does not."""
     default = tables.setting(row.base).default if row.base else row.default
     return value != default and value not in (None, "", ())
 
@@ -126,7 +126,7 @@ def explain(row: Setting[Any], value: object) -> str:
 
 
 def _problem(config: BrokerConfig, row: Setting[Any], value: Any, controllers: set[str]) -> str:
-    """Return the reason why this setting stops the start, and what to do; empty if it does not."""
+    """Return why this setting stops the start, and the remedy; empty if it does not."""
     advice = "remove the setting to start without it"
     if row.name in ONE_COPY:
         if value > 1:
@@ -145,7 +145,7 @@ def _problem(config: BrokerConfig, row: Setting[Any], value: Any, controllers: s
 
 
 def _asks_for_a_cluster(config: BrokerConfig, name: str, value: Any) -> str:
-    """KRaft's settings may describe this one node in both roles, and nothing else."""
+    """Return the problem of a KRaft setting: they may only describe this node, in both roles; empty if valid."""
     node = config.get(broker.NODE_ID)
     single = f"for a single node remove the setting, or set {ROLES}=broker,controller and {VOTERS}={node}@HOST:PORT"
     shown = ",".join(value or ())

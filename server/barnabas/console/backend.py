@@ -49,7 +49,7 @@ class Sample(NamedTuple):
 
 
 class Backend:
-    """Lifecycle: `opened`, in a task of its session."""
+    """The cluster for one visitor. Lifecycle: `opened`, in a task of its session."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Backend:
         return self._operations
 
     async def _sums_of(self, admin: Admin, rows: Sequence[TopicRow], *, columns: Collection[str]) -> Sums:
-        """Return sums of topics, even of many, from inside a broker that leads all of them. Raises ClientError."""
+        """Return sums of topics; from inside a broker if it leads all of them, else by requests. Raises ClientError."""
         if self.live is not None and (BYTES not in columns or "describe" in await self.operations()):
             sums = self.live.sums(rows)
             if sums is not None:
@@ -136,7 +136,7 @@ class Backend:
         return await sums_of(admin, rows, columns=columns)
 
     def rate(self, topic: str, end: int) -> float | None:
-        """Return the records a second that a topic has got, given the sum of its ends now; None at the first look."""
+        """Return the records a second appended to a topic, given the sum of its end offsets; None at the first call."""
         now = Sample(trio.current_time(), end)
         before, last = self._ends.pop(topic, (now, now))
         if now.at_s - last.at_s >= SAMPLE_SECONDS_MIN:

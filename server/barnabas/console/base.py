@@ -56,7 +56,7 @@ class Query:
         return text.lower() in _TRUE
 
     def one_of(self, name: str, *words: str) -> str:
-        """Return a word of the query, the first of these without one. Raises ConsoleError."""
+        """Return a query parameter that must be one of these words, by default the first. Raises ConsoleError."""
         text = self.query.get(name) or words[0]
         if text not in words:
             raise ConsoleError(400, f"{name}: one of {', '.join(words)} expected")

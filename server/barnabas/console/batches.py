@@ -47,7 +47,7 @@ _NO_PLACES: Mapping[str, list[tuple[int, int]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Form in which records are shown, and the choice of them."""
+    """Form in which records are shown, and their selection."""
 
     form: str
     chars_max: int
@@ -74,7 +74,7 @@ class View:
 
 
 class Part(NamedTuple):
-    """Batches of a partition as a response had them; the offsets from `start` on and before `end` are looked at."""
+    """Fetched batches of a partition; the offsets from `start` up to, not including, `end` are searched."""
 
     partition: int
     start: int
@@ -220,7 +220,7 @@ class _Work:
 
 
 def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[Row]:
-    """Return those of the records that match, shown, with payloads as their schemas read them."""
+    """Return the matching records as rows, with payloads decoded by their schemas."""
     rows = []
     for record in records:
         readings = payloads
@@ -242,7 +242,7 @@ def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[R
 
 
 def size_of(record: RawRecord) -> int:
-    """Return about how many bytes a record takes."""
+    """Return the approximate size of a record in bytes."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return 100 + len(record.key or b"") + len(record.value or b"") + headers
 
@@ -287,7 +287,7 @@ def _row(
 
 
 def _payload_at(shown: dict[str, Any], place: str) -> dict[str, Any]:
-    """Return the payload at a place of a filter; of a header that is not shown, an empty one."""
+    """Return the payload at a place of a filter; for a header that is not shown, an empty one."""
     if place in ("key", "value"):
         payload: dict[str, Any] = shown[place]
         return payload

@@ -45,7 +45,7 @@ class ConsoleBeside:
     """A companion of one broker."""
 
     def __init__(self, config: BrokerConfig, host: Host | None, registry: RegistryBeside | None) -> None:
-        """`registry` is the one in the same process, which the console shows unless another is set."""
+        """`registry` is that in the same process, which the console shows unless another is set."""
         self._config = config
         self._host = host
         self._registry = registry
@@ -131,7 +131,7 @@ class ConsoleBeside:
         return None if own is None else RegistryAt(own.local_url, own.client_tls(), is_of_the_broker=True)
 
     def _own(self) -> OwnBroker:
-        """Return the broker from inside; made by the first visitor."""
+        """Return the broker from inside; created for the first visitor."""
         if self._inside is None:
             from barnabas.console.own_broker import OwnBroker
 
@@ -144,7 +144,7 @@ class ConsoleBeside:
         return self._own().target
 
     def attach(self, broker: Broker) -> None:
-        """Show this broker from now on."""
+        """Attach to this broker."""
         self._broker = broker
         if self._inside is not None:
             self._inside.attach(broker)

@@ -1,6 +1,6 @@
-"""Several clusters in one console: each has a page, sessions and rights of its own under its name.
+"""Several clusters in one console: each has its own page, sessions and rights under its name.
 
-The rule: clusters share nothing, so that one which does not answer delays only its own visitors.
+The rule: clusters share nothing, so that an unavailable one delays only its own visitors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PREFIX = CLUSTERS_PATH.encode()
 
 
 class Clusters(HttpService):
-    """Services of clusters by their names, of a lone one by the empty name."""
+    """Services of clusters by their names, that of a single one by the empty name."""
 
     idle_seconds_max = ConsoleService.idle_seconds_max
 
@@ -42,7 +42,7 @@ class Clusters(HttpService):
         return await service.answer(reader, _of(request, target), body)
 
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
-        """Send the response to a request that cannot be read, the last one of a connection."""
+        """Send the response to a malformed request, the last one of a connection."""
         return await self._first.refuse(reader, status, reason)
 
     def body_bytes_max(self, request: h11.Request) -> int:

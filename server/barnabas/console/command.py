@@ -1,4 +1,4 @@
-"""`barnabas console`: the console of any cluster, or of several, in a process of its own."""
+"""`barnabas console`: the console of any cluster, or of several, in a separate process."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
 
 
 def _clusters(options: dict[str, Any], shared: dict[str, Any]) -> tuple[dict[str, Cluster], str]:
-    """Return the clusters by their names, a lone one by the empty name, and their addresses. Raises click.UsageError."""
+    """Return the clusters by name, a single one by the empty name, and their addresses. Raises click.UsageError."""
     places: dict[str, Connecting] = {}
     for text in options["clusters"]:
         name, equals, address = text.partition("=")
@@ -88,7 +88,7 @@ def _clusters(options: dict[str, Any], shared: dict[str, Any]) -> tuple[dict[str
 
 
 def _of_cluster(texts: Sequence[str], cluster: str, names: Sequence[str]) -> list[str]:
-    """Return the workers of one of several clusters. Raises click.UsageError for those of none."""
+    """Return the Connect workers of one of several clusters. Raises click.UsageError for an unknown cluster."""
     own = []
     for text in texts:
         before, slash, rest = text.partition("/")

@@ -38,18 +38,18 @@ NONE: Passwords = frozenset()
 
 
 class ConnectClient(RestClient):
-    """A client of the workers of one Connect cluster, through one of them. Raises RegistryError for what they refuse."""
+    """A client of the workers of one Connect cluster, through one of them. Raises RegistryError for refused requests."""
 
     service = "a Kafka Connect worker"
     answer_bytes_max = 16 << 20
 
     def __init__(self, url: str, *, tls: ssl.SSLContext | None = None) -> None:
-        """Connect to nothing yet. Raises ValueError for a URL that is none."""
+        """Create a client without a connection yet. Raises ValueError for an invalid URL."""
         super().__init__(url, tls=tls, timeout_s=TIMEOUT_S)
         self._passwords: dict[str, frozenset[str]] = {}
 
     async def passwords(self, plugin: str) -> frozenset[str]:
-        """Return the settings of a plugin that it calls passwords; none where the worker does not say."""
+        """Return the settings of a plugin that have the type password; empty if the worker does not report them."""
         if plugin not in self._passwords:
             try:
                 settings = await self.ask("GET", f"/connector-plugins/{quote(plugin, safe='')}/config")
@@ -116,7 +116,7 @@ def without_secrets(text: str, config: Mapping[str, object], passwords: Password
 def unmasked(
     config: Mapping[str, str], before: Mapping[str, object], passwords: Passwords = NONE
 ) -> dict[str, str]:
-    """Return a config with the values of `before` where it has the mask. Raises ValueError where there is none."""
+    """Return a config with the values of `before` in place of the mask. Raises ValueError if a value is missing."""
     result = {}
     for name, text in config.items():
         old = before.get(name)

@@ -1,7 +1,7 @@
-"""Dead letters: records with headers that name the record that could not be processed, and why. Pure.
+"""Dead letters: records with headers that name the record that could not be processed, and the reason. Pure.
 
-The rule: a dead letter is recognised by its headers, whatever its topic is called, and a redrive leaves out those headers
-alone. They are foreign input, so this runs in a child process.
+The rule: a dead letter is recognised by its headers, whatever the name of its topic, and a redrive removes only those
+headers. They are foreign input, so this runs in a child process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VOCABULARIES = (
 
 
 class Letter(NamedTuple):
-    """Origin of a dead letter: a record of `topic`; partition or offset is -1 where the headers do not say it."""
+    """Origin of a dead letter: a record of `topic`; partition or offset is -1 if the headers do not name it."""
 
     topic: str
     partition: int
@@ -63,7 +63,7 @@ class Letter(NamedTuple):
         return self.partition >= 0 and self.offset >= 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a person is told."""
+        """Return the fields for the page."""
         return {
             "topic": self.topic,
             "partition": self.partition if self.partition >= 0 else None,

@@ -1,7 +1,7 @@
 """Keys and values of records as a person reads them: JSON, MessagePack, CBOR, text, hexadecimal, or by a schema. Pure.
 
-The rule: the bytes are foreign input. Data that cannot be read as requested are shown in hexadecimal, and truncation is
-marked. All of it runs in a child process (`sandbox`), since the length of the work is the producer's choice.
+The rule: the bytes are foreign input. Data that cannot be decoded as requested is shown in hexadecimal, and truncation is
+marked. All of it runs in a child process (`sandbox`), since producers determine the length of the work.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def framed(record: RawRecord) -> list[bytes]:
 
 
 def binary_payloads(record: RawRecord, form: str) -> dict[bytes, Payload]:
-    """Return the payloads of a record that are in MessagePack or CBOR: those recognized, or read by the form chosen.
+    """Return the payloads of a record that are in MessagePack or CBOR: recognized, or in the selected form.
 
-    A chosen form is that of the value: a key or header that is text, or is in another form, is shown as it would be else.
+    A selected form is that of the value: a key or header that is text, or is in another form, is shown as without a
+    selection.
     """
     others = [record.key, *(value for _, value in record.headers[:HEADERS_MAX])]
     if form == "auto":

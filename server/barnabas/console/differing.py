@@ -1,7 +1,7 @@
-"""Differences between two texts: by line, or by JSON path where both are objects or arrays. Pure.
+"""Differences between two texts: by line, or by JSON path if both are objects or arrays. Pure.
 
-The rule: whatever the texts are, the work is bounded, and numbers are compared as they are written: none is rounded. What
-is cut says so.
+The rule: the work is bounded for any texts, and numbers are compared as they are written, without rounding. Truncation is
+marked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOTHING = object()
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the difference between two payloads, as `console/decoding.py` makes them."""
+    """Return the difference between two payloads of `console/decoding.py`."""
     structures = _structure(before), _structure(after)
     if None not in structures:
         try:
@@ -73,7 +73,7 @@ _Place = tuple[Any, str | int] | None
 
 
 def by_path(before: Any, after: Any) -> dict[str, Any]:
-    """Return what was added, removed and changed, by JSON path. Raises RecursionError."""
+    """Return added, removed and changed values, by JSON path. Raises RecursionError."""
     rows: list[dict[str, Any]] = []
     is_cut = False
     for place, old, new in _differing(None, before, after):
@@ -96,7 +96,7 @@ def _differing(place: _Place, old: Any, new: Any) -> Iterator[tuple[_Place, Any,
 
 
 def _differing_items(place: _Place, old: list[Any], new: list[Any]) -> Iterator[tuple[_Place, Any, Any]]:
-    """Compare arrays item by item; one that is longer has more items where the equal beginning of both ends."""
+    """Compare arrays item by item; a longer array has additional items between the common beginning and the common end."""
     start = end = 0
     if len(old) != len(new):  # those as long are not compared twice, which doubled the work with each level
         shorter = min(len(old), len(new))
@@ -149,7 +149,7 @@ _Edit = tuple[str, int, int]
 
 
 def by_line(before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
-    """Return lines that were added and removed, with some around them, and how many are left out in between."""
+    """Return added and removed lines, with some context, and the number of omitted lines in between."""
     is_cut = len(before) > LINES_MAX or len(after) > LINES_MAX
     before, after = before[:LINES_MAX], after[:LINES_MAX]
     rows: list[dict[str, Any]] = []
@@ -202,7 +202,7 @@ def _compared(before: Sequence[str], after: Sequence[str]) -> list[_Edit]:
 
 
 def _shortest(old: Sequence[int], new: Sequence[int]) -> list[_Edit]:
-    """Return the fewest edits from one to the other, as Myers (1986) finds them; all of both where they are many."""
+    """Return the fewest edits from one to the other, by Myers (1986); all items of both if there are too many edits."""
     furthest = {1: 0}
     """The largest place in `old` that so many edits lead to, by how much further it is than that in `new`."""
     trace: list[dict[int, int]] = []

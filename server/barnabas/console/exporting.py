@@ -1,6 +1,6 @@
-"""Records as files that are saved: JSON lines, or CSV for a spreadsheet. Pure.
+"""Records as files to save: JSON lines, or CSV for a spreadsheet. Pure.
 
-The rule: what a producer has sent is never a formula. A spreadsheet takes a cell for one by its first character, so such a
+The rule: data of a producer never becomes a formula. A spreadsheet recognizes a formula by the first character, so such a
 cell begins with an apostrophe.
 """
 
@@ -18,7 +18,7 @@ _FULL_WIDTH = ("\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def cell(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
+    """Return a text that no spreadsheet interprets as a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA + _FULL_WIDTH) else text
 
 
@@ -28,7 +28,7 @@ def csv_heading(columns: Sequence[str] = ()) -> bytes:
 
 
 def csv_row(record: Mapping[str, Any]) -> bytes:
-    """Return a record, as `decoding.record_as_json` makes it, as a line of CSV; a problem stands in place of its value."""
+    """Return a record of `decoding.record_as_json` as a line of CSV; a problem replaces its value."""
     headers = {header["name"]: header["value"]["text"] for header in record["headers"]}
     value = record["value"]
     return _line(

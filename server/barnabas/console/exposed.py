@@ -21,7 +21,7 @@ _ENDINGS = {COUNTER: TOTAL, INFO: "_info"}
 
 
 def families_of(families: Iterable[Family], names: Collection[str]) -> list[dict[str, Any]]:
-    """Return all families without samples, or those that are wanted with their samples and the sum of these."""
+    """Return all families without samples, or those with these names, with their samples and the sum of these."""
     rows = []
     for family in families:
         name = family.name + _ENDINGS.get(family.kind, "")

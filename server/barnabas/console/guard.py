@@ -1,7 +1,7 @@
 """Checks of requests by their host and origin, and response headers that restrict browsers. Pure.
 
-The rule: a page of another site never gets an answer, nor has anything done: the host is one of this console's own, not a
-foreign name that resolves to this address, and a request that changes something comes from its own page.
+The rule: a page of another site never gets an answer, and cannot change anything: the host must be one of this console's
+own, not a foreign name that resolves to this address, and a request with a change must come from its own page.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class Guard:
-    """Judge of requests; `origins` are further ones under which a proxy shows the console, as https://kafka.example."""
+    """Checks requests; `origins` are those under which a proxy shows the console, for example https://kafka.example."""
 
     def __init__(
         self, hosts: Iterable[str], origins: Iterable[str] = (), *, is_local: bool, scheme: str = "http"
     ) -> None:
-        """`hosts` are names and addresses of this machine; `is_local` says that it alone can connect."""
+        """`hosts` are names and addresses of this machine; `is_local`: only this machine can connect."""
         self._scheme = scheme
         self._hosts = {host.lower() for host in hosts} | _LOCAL_NAMES
         self._origins = {origin.lower().rstrip("/") for origin in origins}
@@ -52,7 +52,7 @@ class Guard:
         self._is_local = is_local
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
-        """Return why a request is refused; empty for one that is not. Names of headers are in lower case."""
+        """Return the reason for refusing a request; empty if it is accepted. Names of headers are in lower case."""
         host = headers.get("host", "").lower()
         if not self._is_own(host):
             return "this host name is none of the console's: use its address, or give --console-origin"

@@ -1,8 +1,8 @@
 """The last 15 minutes of a cluster in numbers, as one visitor may see them.
 
-The rule: samples have a bound, and so has the time that they take: one part in a hundred. All see the same, kept from the
-start on, where visitors have no logins, or the console has a login of its own and the visitor may describe the cluster.
-Others have numbers of their own, from their first look on until the session has ended.
+The rule: the number of samples is bounded, and so is the time for taking them: one percent. A history sampled since the
+start is shared by visitors without logins, and, if the console has its own login, by visitors that may describe the
+cluster. Others have their own numbers, from their first visit until their session ends.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Lags:
         self._by_group: dict[str, deque[tuple[int, int]]] = {}
 
     def note(self, group: str, lag: int) -> list[tuple[int, int]]:
-        """Remember the lag of a group; returns those that are remembered, with their times (ms since 1970)."""
+        """Remember the lag of a group; returns its remembered lags with their times (ms since 1970)."""
         seen = self._by_group.pop(group, None)
         if seen is None:
             seen = deque(maxlen=LAGS_MAX)
@@ -110,7 +110,7 @@ class Lags:
 
 
 class History:
-    """Samples of a cluster, taken in the background from the first look on; of one that is attached to a nursery."""
+    """Samples of a cluster, taken in the background from the first request on, once it is attached to a nursery."""
 
     def __init__(self, measure: Callable[[], Awaitable[Sample]], nursery: trio.Nursery | None = None) -> None:
         """`measure` may raise ClientError, ConsoleError."""
@@ -132,13 +132,13 @@ class History:
         self._nursery = nursery
 
     def begin(self) -> None:
-        """Take samples from now on, if none are taken yet."""
+        """Start sampling, unless it has started."""
         if not self._has_begun and self._nursery is not None:
             self._has_begun = True
             self._nursery.start_soon(self._run)
 
     async def samples(self) -> list[Sample]:
-        """Return the samples of the last 15 minutes; the first look waits a little for the first of them."""
+        """Return the samples of the last 15 minutes; the first call waits a little for the first sample."""
         self.begin()
         now_s = trio.current_time()
         if now_s - self._visited_s > ABSENCE_SECONDS and now_s - self._sampled_s > EVERY_SECONDS:
@@ -177,7 +177,7 @@ class History:
 
 
 async def measure_metrics(live: Live) -> Sample:
-    """Return the sums of those metrics that are plotted without being asked for. Raises ConsoleError."""
+    """Return the sums of the metrics that are plotted by default. Raises ConsoleError."""
     families = await live.metrics()
     names = [row["name"] for row in families_of(families, ())]
     plotted = {next(filter(pattern.search, names), "") for pattern in PLOTTED} - {""}
@@ -276,7 +276,7 @@ async def _disk(backend: Backend, sample: Sample) -> None:
 
 
 async def _stalls(backend: Backend, sample: Sample) -> None:
-    """Count turns of the event loop longer than 20 ms, of a broker in the same process that keeps metrics."""
+    """Count the event loop's turns longer than 20 ms, for a broker in the same process that keeps metrics."""
     live = backend.live
     if live is None or METRICS not in live.views:
         return

@@ -125,7 +125,7 @@ class ConsoleService(HttpService):
             return await self.respond(reader, parsed)
 
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
-        """Send the response to a request that cannot be read, the last one of a connection."""
+        """Send the response to a malformed request, the last one of a connection."""
         return await self._send_json(reader, status, {"error": reason})
 
     def body_bytes_max(self, request: h11.Request) -> int:
@@ -196,7 +196,7 @@ class ConsoleService(HttpService):
         return session
 
     async def lead(self, reader: HttpReader, request: h11.Request) -> bool:
-        """Send the response to a request that names no cluster: the way to the page of one, else an error."""
+        """Send the response to a request without a cluster: a redirect to the first cluster's page, else an error."""
         try:
             parsed = _request_of(request, b"")
         except _MalformedError as error:
@@ -282,7 +282,7 @@ class ConsoleService(HttpService):
     # --- answers --------------------------------------------------------------------------------------------
 
     async def send(self, reader: HttpReader, status: int, value: Any) -> bool:
-        """Send a value as JSON, or a file to keep; return whether the connection may have another request."""
+        """Send a value as JSON, or a file to save; returns whether the connection may have another request."""
         if isinstance(value, Download):
             headers = [
                 *HEADERS,
@@ -312,7 +312,7 @@ class ConsoleService(HttpService):
             return await reader.answer(status, headers, pieces, seconds=ANSWER_SECONDS_MAX)
 
     async def send_events(self, reader: HttpReader, events: Events) -> None:
-        """Send events until there are no more, or the visitor has gone; what goes wrong is the last one."""
+        """Send events until the last one, or until the visitor disconnects; an error is sent as the last event."""
 
         async def work(send: Callable[[bytes], Awaitable[None]]) -> None:
             async def event(name: str, value: Any) -> None:

@@ -56,7 +56,7 @@ class Kept(Generic[T]):
         return value
 
     def note(self, value: T) -> None:
-        """Take a value that was read just now for something else."""
+        """Store a value that was just computed by other means."""
         self._value, self._read_at, self._has_failed = value, trio.current_time(), False
 
     def forget(self) -> None:

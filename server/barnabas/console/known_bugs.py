@@ -1,4 +1,4 @@
-"""Releases of clients with a bug that their users should know of, by what clients tell of themselves (KIP-511).
+"""Releases of clients with a bug that their users should know of, by the name and version that clients send (KIP-511).
 
 The rule: each is shown by `python -m compat.gallery NAME` with the first of the releases that are named here.
 """
@@ -34,7 +34,7 @@ BUGS = tuple(
 
 
 def warnings_of(name: str, version: str) -> list[str]:
-    """Return what the users of a client should know; bindings of librdkafka say in their version which one they have."""
+    """Return warnings for the users of a client; bindings of librdkafka include its release in their version."""
     inner = re.search(r"rdkafka-([\d.]+)", version)
     software, release = ("librdkafka", inner[1]) if inner is not None else (name.strip().lower(), version)
     number = tuple(map(int, re.findall(r"\d+", release)[:3]))

@@ -1,7 +1,7 @@
-"""Interface to the broker in the console's own process: what Kafka's protocol does not tell.
+"""Interface to the broker in the console's own process: facts that Kafka's protocol does not provide.
 
-The rule: a view that is not named is not there. A visitor may see one by the operations on the cluster that the broker
-allows to the visitor's user.
+The rule: only the named views exist. A visitor may see a view by the operations on the cluster that the broker allows to
+the visitor's user.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
 
 
 async def check_view(backend: Backend, view: str) -> None:
-    """See that a view of the broker's inside is there, and meant for this visitor. Raises ConsoleError, ClientError."""
+    """Check that a view of the broker exists, and that this visitor may see it. Raises ConsoleError, ClientError."""
     if backend.live is None or view not in backend.live.views:
         raise ConsoleError(404, "only a console in the broker's own process shows this")
     needed = "alter" if view in ADMINISTRATORS else "describe"
@@ -49,9 +49,9 @@ class Live(Protocol):
     """Those metrics over the last 15 minutes that are plotted without being asked for."""
 
     def sums(self, rows: Sequence[TopicRow]) -> Sums | None:
-        """Return what topics hold, as this broker leads all of them; None where others lead some, or it is down.
+        """Return sums of topics if this broker leads all of their partitions; None if not, or if it is down.
 
-        A row shows that its topic may be described, and so its offsets; bytes need the right to describe the cluster.
+        A row shows that its topic may be described, and so its offsets; bytes require the right to describe the cluster.
         """
 
     def connections(self) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ class Live(Protocol):
         """Return the broker's metrics of this age at most, with one value for all topics together."""
 
     def log_lines(self, since: int) -> list[dict[str, Any]]:
-        """Return the newest lines of the broker's log, those after a number."""
+        """Return the newest lines of the broker's log, after the line with the number `since`."""
 
     async def control(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
         """Ask the control API for faults, the clock or snapshots: status, and a JSON value."""
@@ -75,7 +75,7 @@ class Watch(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """True once the broker has ended, and no more will come."""
+        """True once the broker has ended, and no more requests follow."""
 
     def find(self, filters: Mapping[str, str], seen: set[int], limit: int) -> Sequence[Seen]:
         """Return the newest requests that were answered and not seen, in their order, and note them as seen."""

@@ -1,6 +1,6 @@
 """Searches of records: by text, a regular expression, a filter, a key, or offsets; and the places that match. Pure.
 
-The rule: what is searched is what is shown, decoded by a schema or as the bytes are. The time of a search grows with the
+The rule: the searched text is the shown text, decoded by a schema or from the bytes. The time of a search grows with the
 pattern and with all records of a batch, so it runs in a child process.
 """
 
@@ -32,7 +32,7 @@ _UTF_16_UNIT = 2
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A text to look for, and where."""
+    """A text to search for, and the searched part of records."""
 
     text: str
     place: str = PLACES[0]
@@ -49,14 +49,14 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class SameKey:
-    """A key to look for, the whole of it."""
+    """Records with exactly this key."""
 
     key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Records to look for, by their partitions and offsets."""
+    """Records with these partitions and offsets."""
 
     offsets: frozenset[tuple[int, int]]
 
@@ -66,7 +66,7 @@ Match = Sought | SameKey | Chosen | None
 
 
 def check(sought: Sought) -> None:
-    """Raise PatternError for a regular expression that RE2 refuses, FilterError for a filter that is none."""
+    """Raise PatternError for a regular expression that RE2 refuses, FilterError for an invalid filter."""
     _condition_of(sought)
 
 

@@ -1,6 +1,6 @@
-"""Sizes of topics: what their partitions hold, and how fast they grow.
+"""Sizes of topics: records and bytes of their partitions, and their growth.
 
-The rule: partitions are asked for some hundred at a time, also where all topics are sorted by size, so that other
+The rule: requests are for some hundred partitions each, also when all topics are sorted by size, so that other
 requests do not wait for them.
 """
 
@@ -42,7 +42,7 @@ GROWTH_SECONDS = 0.5
 
 
 class Sums(NamedTuple):
-    """Measures by topic: records, the bytes of leaders that tell them, and the sums of next offsets."""
+    """Measures by topic: records, bytes at the leaders that report them, and the sums of next offsets."""
 
     records: dict[str, int]
     bytes: dict[str, int]
@@ -56,7 +56,7 @@ COLUMNS = RECORDS, BYTES, RATE = "records", "bytes", "rate"
 async def sums_of(
     admin: Admin, rows: Sequence[TopicRow], partitions_max: int = 0, columns: Collection[str] = COLUMNS
 ) -> Sums:
-    """Return what columns need of topics; nothing where these have more partitions than `partitions_max`.
+    """Return the measures of topics for these columns; empty if the topics have more than `partitions_max` partitions.
 
     Raises ClientError.
     """
@@ -95,9 +95,9 @@ class Measures(NamedTuple):
 
 
 async def bounds_and_sizes(admin: Admin, led: Led, columns: Collection[str] = COLUMNS) -> Measures:
-    """Return what columns need of partitions, which their leaders are asked for.
+    """Return the measures of partitions for these columns, from their leaders.
 
-    Raises ClientError, also where none of the leaders can be connected to.
+    Raises ClientError, also if no leader can be reached.
     """
     measures = Measures({}, {}, {})
     await _check_reachable(admin, led)
@@ -113,9 +113,9 @@ async def bounds_and_sizes(admin: Admin, led: Led, columns: Collection[str] = CO
 
 
 async def _check_reachable(admin: Admin, led: Led) -> None:
-    """Raise ClientError where no leader can be connected to: what is remembered of its partitions may not be so.
+    """Raise ClientError if no leader can be reached: cached facts about its partitions may be outdated.
 
-    The leaders are tried side by side: a host that does not answer delays no other.
+    The leaders are tried concurrently: an unresponsive host delays no other.
     """
     errors: list[ClientError] = []
 
@@ -137,7 +137,7 @@ async def _check_reachable(admin: Admin, led: Led) -> None:
 async def _look_up(
     admin: Admin, broker: int, topics: Topics, time_ms: int, offsets: dict[Partition, int]
 ) -> None:
-    """Add the offsets of a leader's partitions; those that it leads no more are looked for by the metadata."""
+    """Add the offsets of a leader's partitions; those that it no longer leads are looked up through the metadata."""
     request = ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -238,7 +238,7 @@ class AllMeasured:
 
     @property
     def bytes(self) -> float:
-        """The bytes of all topics together, as the newest look for RATE has them."""
+        """Bytes of all topics together, at the newest measurement for RATE."""
         return sum(self._sizes.values())
 
     def forget(self, column: str) -> None:

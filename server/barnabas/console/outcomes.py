@@ -52,7 +52,7 @@ _NAMED = re.compile(r"\b(topic|group|transactional id) ('[^']*'|\"[^\"]*\")")
 
 
 def sentence_of(error: ResponseError, names: Mapping[str, str]) -> str | None:
-    """Return a sentence for an error, None for one without; `names` are those of the request, by their kinds."""
+    """Return a sentence for an error, None for an unknown one; `names` are those of the request, by their kinds."""
     if error.code not in _OF_NAMES:
         return _SENTENCES.get(error.code)
     kind, sentence = _OF_NAMES[error.code]

@@ -47,9 +47,9 @@ class OwnBroker:
     """Lifecycle: `attach` with each start of the broker."""
 
     def __init__(self, lines: Lines, host: Host | None = None, login: SaslCredentials | None = None) -> None:
-        """`lines` are those of its log; `host` is what restarts it and holds its faults, where there is one.
+        """`lines` are those of its log; `host` can restart it and set its faults, None if nothing can.
 
-        `login` is the console's own, with which the history is kept where visitors log in.
+        `login` is the console's own, for sampling the history if visitors log in.
         """
         self._login = login
         self._broker: Broker | None = None
@@ -65,7 +65,7 @@ class OwnBroker:
         """Function that answers requests of the control API, once it was imported."""
 
     def attach(self, broker: Broker) -> None:
-        """Show this broker from now on."""
+        """Attach to this broker."""
         self._broker = broker
         self._target = None
         self._counts.clear()
@@ -173,7 +173,7 @@ class OwnBroker:
         return families
 
     def log_lines(self, since: int) -> list[dict[str, Any]]:
-        """Return the newest lines of the broker's log, those after a number."""
+        """Return the newest lines of the broker's log, after the line with the number `since`."""
         return self._lines.since(since)
 
     async def control(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
@@ -189,7 +189,7 @@ class OwnBroker:
 
 
 def _control_api() -> Any:
-    """Return what answers requests of the control API; its modules are imported here, with all of its routes."""
+    """Return the dispatcher of the control API; its modules are imported here, with all of its routes."""
     from barnabas.tools.control import routes
 
     routes.router()
@@ -260,7 +260,7 @@ def _described(connection: Connection) -> dict[str, Any]:
 
 
 class _Watch:
-    """Requests of a broker, recorded as long as at least one looks at them."""
+    """Requests of a broker, recorded while at least one visitor watches them."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -270,7 +270,7 @@ class _Watch:
         self._inner: Any = None
 
     def begin(self) -> None:
-        """Count one more visitor that watches requests."""
+        """Count another visitor that watches requests."""
         self._count += 1
         requests = self._broker.requests
         if self._count == 1 and requests is not None:
@@ -278,7 +278,7 @@ class _Watch:
             requests.interceptor = self._recorder.around(self._inner)
 
     def end(self) -> None:
-        """Count one watcher less; the last one restores the broker."""
+        """Remove a watcher; the last one removes the recorder from the broker."""
         self._count -= 1
         requests = self._broker.requests
         if not self._count and requests is not None:

@@ -1,4 +1,4 @@
-"""The record before one that has the same key, in the same partition, as events: progress, what was found, the end.
+"""The previous record with the same key, in the same partition, as events: progress, the result, the end.
 
 The rule: it is bounded, and can be interrupted at any time, like a search.
 """
@@ -27,7 +27,7 @@ LOOKED_AT = 1_000_000
 
 
 class Target(NamedTuple):
-    """A record, and the offsets before it that are looked at: from `first` to `end` (not included)."""
+    """A record, and the offsets before it that are searched: from `first` to `end` (not included)."""
 
     place: Place
     row: Row
@@ -39,7 +39,7 @@ class Target(NamedTuple):
 async def previous(
     backend: Backend, target: Target, view: View, settings: ConsumerSettings, send: Send
 ) -> None:
-    """Send the record before with the same key, beside the one, and what differs; `view` matches the key.
+    """Send the previous record with the same key, beside the target, and the differences; `view` matches the key.
 
     Raises ClientError, ConsoleError.
     """
@@ -65,7 +65,7 @@ async def _compared(backend: Backend, before: Row, row: Row) -> bytes:
 
 
 def compared(before: bytes, record: bytes) -> bytes:
-    """Return two records, given as JSON, beside each other, with what differs of their values."""
+    """Return two records, both as JSON, side by side, with the difference of their values."""
     values = [json.loads(text)["value"] for text in (before, record)]
     text = json.dumps(difference(*values), ensure_ascii=False, separators=(",", ":"))
     return b'{"record":%s,"previous":%s,"difference":%s}' % (record, before, text.encode("utf-8", "replace"))

@@ -1,7 +1,7 @@
-"""Records of partitions as rows: fetched here, opened, matched and shown in a child process.
+"""Records of partitions as rows: fetched here; decoded, matched and rendered in a child process.
 
-The rule: batches are not parsed in this process. Work that a batch, a schema or a pattern makes too long is interrupted
-there, and becomes a row with the reason.
+The rule: batches are not parsed in this process. Work that takes too long because of a batch, a schema or a pattern is
+interrupted there, and becomes a row with the reason.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Scanned:
-    """Content of a span: its rows, in the order of offsets, and the offset before which all was looked at."""
+    """Content of a span: its rows, in the order of offsets, and the offset before which all was searched."""
 
     span: Span
     at: int
@@ -74,7 +74,7 @@ class Scanned:
 
     @property
     def is_done(self) -> bool:
-        """True if enough of the span was looked at."""
+        """True if enough of the span was searched."""
         is_enough = self.records >= self.span.records_max or len(self.rows) >= self.span.rows_max
         return self.at >= self.span.end or (is_enough and not self.span.is_for_last)
 
@@ -85,7 +85,7 @@ class Scanned:
         return Limits(self.span.records_max - self.records, self.span.rows_max - len(self.rows), 1 << 31)
 
     def add(self, opened: Opened, rows: Sequence[Row], *, is_search: bool) -> None:
-        """Add the results of a call; records that a search could not check are no row of it."""
+        """Add the results of a call; records that a search could not check become no rows."""
         self.at = opened.at
         self.problems += [row.problem for row in rows if row.problem]
         self.rows += [row for row in rows if not (is_search and row.problem)]
@@ -137,7 +137,7 @@ class Opener:
         return Opened(end, [problem_row(part.partition, part.offset, problem, self.view)], scanned=1)
 
     async def _rows(self, opened: Opened) -> list[Row]:
-        """Return all rows of a part, also those with payloads that are read by schemas."""
+        """Return all rows of a part, including those with payloads that must be decoded by schemas."""
         if not opened.unread:
             return opened.rows
         chars_max = self.view.chars_max
@@ -164,7 +164,7 @@ class Opener:
         ]
 
     async def _payloads(self, records: Sequence[RawRecord], chars_max: int) -> dict[bytes, Payload]:
-        """Return payloads that name a schema as that reads them, those alone that are read."""
+        """Return the decoded payloads of those that name a schema, if they can be decoded."""
         assert self._deserializer is not None
         unique = dict.fromkeys(
             data for record in records for data in framed(record) if len(data) <= FRAMED_BYTES_MAX

@@ -1,6 +1,6 @@
 """Records of a topic, read in pages: from an offset or a time on, or the newest.
 
-The rule: a page is bounded in records and bytes, is in the order of times, and says where the pages beside it begin.
+The rule: a page is bounded in records and bytes, is in the order of times, and has the starts of the adjacent pages.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Page(NamedTuple):
 
 
 async def bounds_of(backend: Backend, places: Iterable[Place], *, is_committed: bool = False) -> Bounds:
-    """Return the ends of partitions, of those that have a leader. Raises ClientError where none has."""
+    """Return the start and end offsets of the partitions with a leader. Raises ClientError if none has one."""
     asked = list(places)
     first = await backend.admin.offsets(dict.fromkeys(asked, EARLIEST))
     last = await backend.admin.offsets(dict.fromkeys(asked, LATEST), is_committed=is_committed)
@@ -113,7 +113,7 @@ async def read_page(
 
 
 async def starts_at(backend: Backend, bounds: Bounds, time_ms: int) -> dict[Place, int]:
-    """Return the offset of the first record of each partition at or after a time; the end where there is none."""
+    """Return the offset of each partition's first record at or after a time; the end offset if there is no such record."""
     offsets = await backend.admin.offsets(dict.fromkeys(bounds.first, time_ms))
     starts = {}
     for place, end in bounds.next.items():

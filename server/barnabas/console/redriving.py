@@ -1,6 +1,6 @@
 """Dead letters sent again: each to the topic of its record or to another, with that record's key, value and headers.
 
-The rule: key and value are those of the record that was given up, byte for byte, or nothing is sent. Missing
+The rule: key and value are those of the failed record, byte for byte, or nothing is sent. Missing
 headers are named. Each letter has an outcome. The visitor's client reads and writes, so the broker's ACLs decide.
 """
 
@@ -47,7 +47,7 @@ SENDING = ProducerSettings(
 
 @dataclass(slots=True)
 class Outcome:
-    """A dead letter, with what is sent of it and where to, or why nothing is."""
+    """A dead letter, with the record and topic for sending it, or the reason for not sending it."""
 
     partition: int
     offset: int
@@ -64,7 +64,7 @@ class Outcome:
     sent: dict[str, int] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a visitor is told."""
+        """Return the fields for the visitor."""
         return {
             "partition": self.partition,
             "offset": self.offset,
@@ -79,9 +79,9 @@ class Outcome:
 
 
 async def planned(backend: Backend, queue: str, offsets: Offsets, target: str) -> list[Outcome]:
-    """Return what a redrive would send; to `target`, or to the topic of each record if that is empty.
+    """Return the plan of a redrive: to `target`, or to the topic of each record if that is empty.
 
-    Raises ClientError where the queue cannot be read, ConsoleError.
+    Raises ClientError if the queue cannot be read, ConsoleError.
     """
     outcomes = []
     for (partition, offset), row in (await _records(backend, queue, offsets)).items():
@@ -98,7 +98,7 @@ async def planned(backend: Backend, queue: str, offsets: Offsets, target: str) -
 
 
 async def redrive(backend: Backend, outcomes: Sequence[Outcome]) -> None:
-    """Send what was planned, in its order, and note what became of each."""
+    """Send the planned records, in their order, and set the outcome of each."""
     now_ms = time.time_ns() // 1_000_000
     deliveries: list[tuple[Outcome, Delivery]] = []
     async with open_producer(
@@ -133,7 +133,7 @@ async def redrive(backend: Backend, outcomes: Sequence[Outcome]) -> None:
 
 
 async def _take_originals(backend: Backend, outcomes: Iterable[Outcome]) -> None:
-    """Replace copies without the headers of their records by those records, where they still are."""
+    """Replace copies without the headers of their original records by those records, if they still exist."""
     by_topic: dict[str, list[tuple[Outcome, Letter]]] = {}
     for outcome in outcomes:
         letter = outcome.letter
@@ -199,7 +199,7 @@ async def _check_targets(backend: Backend, outcomes: Iterable[Outcome]) -> None:
 
 
 async def _records(backend: Backend, topic: str, offsets: Offsets) -> Rows:
-    """Return records of a topic, in the order of their offsets, or why there is none. Raises ClientError, ConsoleError."""
+    """Return records in the order of their offsets, or the reason for a missing one. Raises ClientError, ConsoleError."""
     chosen = sorted((partition, offset) for partition, values in offsets.items() for offset in values)
     if not chosen:
         return {}
@@ -224,7 +224,7 @@ async def _records(backend: Backend, topic: str, offsets: Offsets) -> Rows:
 
 
 async def _read(backend: Backend, topic: str, chosen: Sequence[tuple[int, int]]) -> Rows:
-    """Return the records that are there. Raises ClientError, ConsoleError."""
+    """Return the existing records. Raises ClientError, ConsoleError."""
     view = View("hex", 1, topic=topic, match=Chosen(frozenset(chosen)), with_records=True)
     rows: Rows = {}
     size = 0
@@ -246,7 +246,7 @@ async def _read(backend: Backend, topic: str, chosen: Sequence[tuple[int, int]])
 
 
 def _outcomes_of(scanned: Scanned, partition: int, chosen: Iterable[tuple[int, int]]) -> Rows:
-    """Return the rows of a span by their places; those that could not be looked at have the reason."""
+    """Return the rows of a span by partition and offset; records that could not be read have the reason."""
     rows: Rows = {}
     if scanned.problems:
         span = range(scanned.span.start, scanned.span.end)

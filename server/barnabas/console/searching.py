@@ -1,7 +1,7 @@
-"""Search through a topic's records, as events: what matches, how far it is, and the end.
+"""Search through a topic's records, as events: matches, progress, and the end.
 
-The rule: it stops by itself, can be broken off at any time, and looks at records in a child process: at what a schema reads
-of them, and otherwise at their bytes.
+The rule: it is bounded, can be cancelled at any time, and checks records in a child process: their payloads as decoded by a
+schema, and otherwise their bytes.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ def rows_as_json(rows: Sequence[Row]) -> bytes:
 
 
 class Progress:
-    """Progress of a walk: records looked at and matching, offsets covered of all; `cut` where it has ended early.
+    """Progress of a walk: records searched and matching, offsets covered of all; `cut` if it has ended early.
 
-    `unread` is how many records or batches could not be looked at, `problem` why the first of them.
+    `unread` is the number of records or batches that could not be read, `problem` the reason of the first.
     """
 
     def __init__(self, send: Send, walk: Walk, **more: Any) -> None:
@@ -106,7 +106,7 @@ class Progress:
 
     @asynccontextmanager
     async def told(self) -> AsyncIterator[None]:
-        """Tell how far it is at the beginning of a block, and now and then."""
+        """Send the progress at the beginning of a block, and periodically."""
         await self.tell()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_again)
@@ -125,7 +125,7 @@ class Progress:
             await self._send(event, value)
 
     async def tell(self, event: str = "progress", **more: Any) -> None:
-        """Tell how far it is."""
+        """Send the progress."""
         walk = self._walk
         value: dict[str, Any] = {
             "scanned": walk.scanned,

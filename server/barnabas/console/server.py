@@ -1,7 +1,7 @@
 """Listener of the console.
 
-The rule: it listens on loopback addresses unless there is a token. What reads and answers requests is imported with the
-first connection, in a thread: a console without visitors is little more than a socket.
+The rule: it listens on loopback addresses unless a token is set. The modules that read and answer requests are imported
+with the first connection, in a thread: a console without visitors is little more than a socket.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNGUARDED = (
 
 
 class ConsoleServer:
-    """Lifecycle: bound when it is made; `run` in a task, until cancelled."""
+    """A listener of the console. Lifecycle: bound by its creation; `run` in a task, until cancelled."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class ConsoleServer:
         is_read_only: bool = False,
         keeps_history: bool = False,
     ) -> None:
-        """Bind an address, port 0 for a free one. Several clusters are shown each under its name.
+        """Bind an address, port 0 for a free one. Each of several clusters is shown under its name.
 
-        `keeps_history` has numbers of clusters without logins sampled from the start on, not from the first look.
-        Raises AddressError, also for an address that other machines reach where there is no token.
+        `keeps_history`: numbers of clusters without logins are sampled from the start on, not from the first visit.
+        Raises AddressError, also for an address that other machines can reach if no token is set.
         """
         self._clusters = clusters if isinstance(clusters, Mapping) else {"": clusters}
         self._token = token
@@ -66,7 +66,7 @@ class ConsoleServer:
         return self._site.url
 
     def close(self) -> None:
-        """Close the sockets of one that does not run."""
+        """Close the sockets of a server that does not run."""
         self._site.close()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

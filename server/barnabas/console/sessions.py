@@ -1,8 +1,8 @@
-"""Sessions of visitors: a user, a client that is logged in as it, and the token that changes need.
+"""Sessions of visitors: a user, a client with the user's login, and the token for changes.
 
-The rule: a session is found by a cookie that no script can read, and changes something only with a token that no other site
-can know. Passwords are kept in memory alone, for as long as the session lasts, and sent only to the broker and to the
-registry that knows the broker's users.
+The rule: a session is identified by a cookie that no script can read, and changes require a token that no other site
+can know. Passwords are kept in memory only, for as long as the session lasts, and sent only to the broker and to the
+registry that accepts the broker's users.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Session:
 
     @contextmanager
     def in_use(self) -> Iterator[trio.CancelScope]:
-        """Keep the session while a request of it is answered, and end the request with the session."""
+        """Prevent the end of the session during a request, and cancel the request if the session is closed."""
         scope = trio.CancelScope()
         self.requests.add(scope)
         try:
@@ -118,7 +118,7 @@ class Sessions:
         open_backend: Callable[..., AbstractAsyncContextManager[Backend]] = opened,
         open_client: Callable[..., AbstractAsyncContextManager[Client]] = open_client,
     ) -> None:
-        """`token` is what visitors have to know beside their password; empty for nothing.
+        """`token` is a secret that visitors need in addition to their password; empty for none.
 
         `open_backend` opens the client of a session, `open_client` one that only logs in.
         """
@@ -154,11 +154,11 @@ class Sessions:
         return self._registry is not None
 
     def mechanisms(self) -> tuple[str, ...]:
-        """Return the SASL mechanisms that the cluster takes; none where there are no logins. Raises ConsoleError."""
+        """Return the SASL mechanisms of the cluster; empty without logins. Raises ConsoleError."""
         return self._where().mechanisms
 
     async def run(self) -> None:
-        """Keep sessions, and end those that are over, until cancelled."""
+        """Maintain sessions, and close expired ones, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._history.attach(nursery)
@@ -187,7 +187,7 @@ class Sessions:
         return tuple(self._sessions.values())
 
     def find(self, identity: str) -> Session | None:
-        """Return the session of a cookie; None if there is none, or it has ended."""
+        """Return the session of a cookie; None if it is unknown or has ended."""
         session = self._sessions.get(identity) if identity else None
         if session is None or session.is_over:
             return None
@@ -283,7 +283,7 @@ class Sessions:
             return backend
 
     async def prove(self, session: Session) -> None:
-        """See that the broker still takes a login that it took a while ago; ends the session where it does not.
+        """Check that the broker still accepts an older login; closes the session if not.
 
         Raises ConsoleError.
         """
@@ -321,7 +321,7 @@ class Sessions:
         return self._history if has_own or not session.user else None
 
     def _registry_client(self, session: Session) -> RegistryClient | None:
-        """Return a client of the registry for a session; a login goes to the broker's own registry alone."""
+        """Return a client of the registry for a session; a login is sent only to the broker's own registry."""
         if self._registry is None:
             return None
         sasl = session.settings.sasl

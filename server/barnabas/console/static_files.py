@@ -1,4 +1,4 @@
-"""Files of the page: read once, sent with their type, compressed, and known to a browser by a tag of their content."""
+"""Files of the page: read once, sent with their type, compressed, with a tag of their content for the browser's cache."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A topic's records as they come, as events.
+"""New records of a topic, as events.
 
-The rule: as much as a person can read. Some records four times a second are sent; where more come, the tail jumps to the
-end and says how many it has left out. What a browser does not take in is not read either.
+The rule: as much as a person can read. Some records are sent four times a second; if more arrive, the tail jumps to the
+end and reports the number of skipped ones. While a browser does not read, no records are fetched.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _part(fetched: FetchedRecords) -> Part:
 
 
 async def _open(opener: Opener, waiting: deque[Part], rows_max: int) -> list[Row]:
-    """Return rows of the first part, and put back the rest."""
+    """Return rows of the first part, and put its rest back."""
     part = waiting.popleft()
     records_max = 1 << 31 if opener.view.is_search else rows_max
     ((opened, rows),) = await opener.open([part], [Limits(records_max, rows_max, 1 << 31)])
@@ -85,12 +85,12 @@ async def _open(opener: Opener, waiting: deque[Part], rows_max: int) -> list[Row
 
 
 def rows_as_json(rows: Sequence[Row], skipped: int) -> bytes:
-    """Return the JSON of an event: records, and how many were left out before them."""
+    """Return the JSON of an event: records, and the number of records skipped before them."""
     return b'{"records":[%s],"skipped":%d}' % (b",".join(row.content for row in rows), skipped)
 
 
 async def skip(consumer: Consumer, places: Sequence[Place]) -> int:
-    """Move on those partitions that are far behind; returns how many records are left out."""
+    """Seek partitions with a large lag to the end; returns the number of skipped records."""
     skipped = 0
     for place in places:
         partition = TopicPartition(*place)

@@ -27,7 +27,7 @@ PATIENCE = ClientSettings(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster; `mechanisms` are the SASL mechanisms that it takes, none where there are no logins."""
+    """A cluster; `mechanisms` are the SASL mechanisms that it accepts, empty without logins."""
 
     bootstrap: tuple[Endpoint, ...]
     mechanisms: tuple[str, ...] = ()
@@ -56,13 +56,13 @@ WhereNow = Callable[[], Target]
 
 
 def no_live() -> Live | None:
-    """Return nothing of the broker's inside, as of a cluster elsewhere."""
+    """Return None: a cluster elsewhere has no view of the broker's inside."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster with what stands beside it."""
+    """A cluster with its schema registry, Connect clusters and inside view."""
 
     where: WhereNow
     registry: RegistryAt | None = None

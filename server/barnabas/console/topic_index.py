@@ -15,7 +15,7 @@ from barnabas.console.kept import Kept
 
 
 class TopicRow(NamedTuple):
-    """A topic: how many of its partitions lack replicas, and how many a leader; their leaders, -1 for none."""
+    """A topic: the numbers of its partitions, under-replicated and offline ones; their leaders, -1 for none."""
 
     name: str
     partitions: int

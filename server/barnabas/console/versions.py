@@ -1,7 +1,7 @@
-"""Two versions of a schema beside each other: what differs, and what each level of compatibility says of the newer.
+"""Two versions of a schema side by side: the difference, and the verdict of each compatibility level on the newer one.
 
-The rule: the rules are those of the registry's package, whichever registry keeps the schemas; the work is done in a child
-process, and its length is bounded. A schema that they do not understand is compared as the text that it is.
+The rule: the rules are those of the registry's package, whichever registry stores the schemas; the work is done in a child
+process, and its length is bounded. A schema that cannot be parsed is compared as text.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 async def compare(
     backend: Backend, client: RegistryClient, subject: str, existing: Sequence[int], older: int, newer: int
 ) -> dict[str, Any]:
-    """Return two versions of a subject, normalised, with what differs and by which levels the newer may follow.
+    """Return two versions of a subject, normalised, with their difference and the levels by which the newer may follow.
 
-    `known` are the subject's versions. Raises ConsoleError, RegistryError.
+    `existing` are the subject's versions. Raises ConsoleError, RegistryError.
     """
     for number in (older, newer):
         if number not in existing:
@@ -109,7 +109,7 @@ def _source(sources: dict[int, Source], versions: dict[int, Registered], number:
 
 
 class Beside(NamedTuple):
-    """Texts of two versions, and whether they are normalised, with what differs."""
+    """Texts of two versions, whether they are normalised, and their difference."""
 
     older: tuple[str, bool]
     newer: tuple[str, bool]
@@ -144,9 +144,10 @@ def _described(version: Registered, text: str, is_normalized: bool) -> dict[str,
 def levels_of(
     sources: dict[int, Source], numbers: Sequence[int], newer: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what each level says of a version: after the first of these or, where it is transitive, after all of them.
+    """Return the verdict of each level on a version: after the first of these or, for a transitive level, after all of
+    them.
 
-    Returns what is wrong with versions that are not understood instead.
+    If versions cannot be parsed, returns their errors instead.
     """
     schemas: dict[int, Parsed] = {}
     problems = []

@@ -1,8 +1,8 @@
-"""Records of several partitions in the order of their times, from the newest or the oldest on, as far as is asked for.
+"""Records of several partitions in the order of their times, from the newest or the oldest on, up to a limit.
 
-The rule: each partition is in the order of its offsets, and of the next records of all partitions the one with the first
-time is the next one. A partition is looked at no further than that needs; a log is read forwards, so what is looked at
-from the newest on are windows of it, each before the one that was read.
+The rule: each partition is in the order of its offsets, and among the next records of all partitions the one with the
+first time is next. No partition is read further than that needs; a log is read forwards, so a walk from the newest record
+on reads windows of it, each before the last one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LANES_MAX = 16
 
 
 class Window(NamedTuple):
-    """Offsets to look at, from and to (not included), by partition."""
+    """Offsets to search, from and to (not included), by partition."""
 
     starts: Mapping[Place, int]
     ends: Mapping[Place, int]
 
 
 class Limits(NamedTuple):
-    """Enough of a walk: rows, and records that were looked at; `width` is how many of a partition are looked at first."""
+    """Limits of a walk: rows, and searched records; `width` is the number of a partition's records in its first window."""
 
     rows: int
     records: int
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """A partition: the offsets from `low` on and before `high` are not looked at yet."""
+    """A partition: the offsets from `low` up to, not including, `high` are not searched yet."""
 
     place: Place
     low: int
@@ -86,7 +86,7 @@ class Walk:
 
     @property
     def covered(self) -> int:
-        """Offsets that were looked at."""
+        """Number of searched offsets."""
         return self.total - sum(lane.high - lane.low for lane in self._lanes)
 
     @property
@@ -120,14 +120,14 @@ class Walk:
         return rows
 
     def flush(self) -> list[Row]:
-        """Return the rows that are there, in their order, without waiting for the rest."""
+        """Return the available rows, in their order, without waiting for the rest."""
         self.is_done = True
         return self._merged(is_last=True)
 
     # --- looking ----------------------------------------------------------------------------------------------
 
     def _next_lanes(self) -> list[_Lane]:
-        """Return the partitions to look at: all at first, then those where the next row may come before all others."""
+        """Return the partitions to read: all at first, then those where the next row may precede all others."""
         empty = [lane for lane in self._lanes if not lane.rows and lane.low < lane.high]
         new = [lane for lane in empty if lane.frontier is None]
         return new or heapq.nsmallest(LANES_MAX, empty, key=self._key)
@@ -168,7 +168,7 @@ class Walk:
         return (-at if self._is_newest_first else at), lane.place[1]
 
     def _merged(self, *, is_last: bool) -> list[Row]:
-        """Take the next rows, as long as no other can come before them."""
+        """Return the next rows, as long as no other row can precede them."""
         lanes = [lane for lane in self._lanes if lane.rows or (lane.low < lane.high and not is_last)]
         heap = [(self._key(lane), lane.place[1], lane) for lane in lanes]
         heapq.heapify(heap)

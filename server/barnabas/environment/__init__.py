@@ -42,7 +42,7 @@ class Threads(Protocol):
 
 
 class Environment(NamedTuple):
-    """One value for all of it."""
+    """All of the environment in one value."""
 
     wall_clock_ms: Callable[[], int]
     """Milliseconds since 1970; may step in both directions."""

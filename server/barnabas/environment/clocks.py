@@ -12,5 +12,5 @@ def wall_clock_ms() -> int:
 
 
 def in_milliseconds(clock: Callable[[], float]) -> Callable[[], int]:
-    """Return a clock that gives whole milliseconds of one that gives seconds."""
+    """Return a clock of whole milliseconds, from a clock of seconds."""
     return lambda: int(clock() * 1000)

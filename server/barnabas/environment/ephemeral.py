@@ -1,7 +1,7 @@
 """A data directory in memory that lasts as long as the process.
 
-The rule: the directory is locked for as long as it is in use, so that any process may remove one without a lock. A process
-that was killed (SIGKILL) leaves its directory behind; the next one to start removes it.
+The rule: the directory is locked for as long as it is in use, so any process may remove one that is not locked. A process
+that was killed (SIGKILL) leaves its directory behind; the next process that starts removes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 @contextmanager
 def owned_directory(parent: str | None = None, *, memory: str = MEMORY) -> Iterator[str]:
-    """A new directory below `parent` that is gone when the block ends. Raises OSError.
+    """A new directory below `parent` that is removed when the block ends. Raises OSError.
 
     For programs that handle signals themselves, in any thread. Directories of killed processes are removed first.
     """
@@ -43,7 +43,7 @@ def owned_directory(parent: str | None = None, *, memory: str = MEMORY) -> Itera
 def ephemeral_directory(
     parent: str | None = None, *, memory: str = MEMORY, lock_file: Callable[[int, int], None] = fcntl.flock
 ) -> Iterator[str]:
-    """A new directory below `parent` that is gone when the block ends, also by a signal. Raises OSError.
+    """A new directory below `parent` that is removed when the block ends, also by a signal. Raises OSError.
 
     Directories of killed processes are removed first.
     """

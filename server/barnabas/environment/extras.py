@@ -1,7 +1,7 @@
 """Packages that only some brokers need, and the extra of the project that installs each.
 
-The rule: a module imports such a package where it uses it. What is missing ends a start, or refuses a change of a setting,
-with the name of its extra.
+The rule: a module imports such a package where it uses it. A missing package ends a start, or refuses a change of a
+setting, with the name of its extra.
 """
 
 from __future__ import annotations

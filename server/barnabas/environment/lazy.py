@@ -1,6 +1,6 @@
-"""Parts of a broker that are made, and modules that are imported, when they are first needed.
+"""Parts of a broker that are created, and modules that are imported, when they are first needed.
 
-The rule: the code that assembles the broker says how the part is made; the code that uses it cannot tell.
+The rule: the code that assembles the broker provides the constructor of the part; the code that uses it need not know.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _loading = RLock()
 
 
 def import_modules(*names: str) -> None:
-    """Import these modules, in a thread where that takes long: a later import of them is immediate."""
+    """Import these modules, in a thread if that takes long: a later import of them is immediate."""
     for name in names:
         import_module(name)
 
@@ -49,8 +49,8 @@ class _ModuleToCome(ModuleType):
 def import_when_used(*names: str) -> None:
     """Defer the execution of modules not imported yet until an attribute of them is first used.
 
-    `importlib.util.LazyLoader` executes them at the second `import` already. For programs, not for libraries: later
-    imports of these modules in this process get such a module too.
+    `importlib.util.LazyLoader` executes them at the second `import` already. For programs, not for libraries: later imports
+    of these modules in this process get such a lazy module, too.
     """
     for name in names:
         if name not in sys.modules and (spec := find_spec(name)) is not None:
@@ -60,7 +60,7 @@ def import_when_used(*names: str) -> None:
 
 
 class Lazy(Generic[T]):
-    """A part that is made by the first `get`."""
+    """A part that is created by the first `get`."""
 
     __slots__ = ("_beside", "_make", "_modules", "if_made")
 
@@ -70,7 +70,7 @@ class Lazy(Generic[T]):
         *modules: str,
         beside: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
     ) -> None:
-        """`modules` are imported by `make`: as that takes long, `ready` has them imported by `beside`, in a thread."""
+        """`modules` are imported by `make`: as that takes long, `ready` imports them by `beside`, in a thread."""
         self._make = make
         self._modules = modules
         self._beside = beside
@@ -78,7 +78,7 @@ class Lazy(Generic[T]):
         """The part, None before its first use."""
 
     def load(self) -> None:
-        """Import what making the part needs."""
+        """Import the modules that `make` needs."""
         import_modules(*self._modules)
 
     async def ready(self) -> T:

@@ -1,7 +1,7 @@
-"""The broker's log on standard error: its format, and how much one place in the code may write to it.
+"""The broker's log on standard error: its format, and a limit on the lines from one place in the code.
 
-The rule: no client can fill a disk by what it repeats. Lines about clients have narrower limits of their own
-(`requests.log_limit`), and name the client; this one holds for all others, our own mistakes with their tracebacks too.
+The rule: no client can fill a disk by repeating a request. Lines about clients have their own, narrower limits
+(`requests.log_limit`), and name the client; this limit applies to all others, including our own bugs with tracebacks.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class _Period:
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Writes warnings and errors of one place in the code up to a number in a minute, and then how many more there were.
+    """Writes warnings and errors of one place in the code up to a number in a minute, and then the number of the others.
 
-    Lower levels are written in full: the log level was chosen for them.
+    Lower levels are written in full: the operator has selected the log level for them.
     """
 
     def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +53,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         self._periods: dict[tuple[str, int], _Period] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, unless there were enough of its kind."""
+        """Write a record, unless the limit of its kind is reached."""
         if record.levelno < logging.WARNING or _is_unlimited(record.name):
             super().emit(record)
             return
@@ -82,7 +82,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         super().close()
 
     def _end_periods(self, now: float | None) -> None:
-        """End the periods that are over, all without a time, and write how many lines were left out in them."""
+        """End the periods that are over, without a time all of them, and write the number of lines suppressed in them."""
         over = [key for key, period in self._periods.items() if now is None or period.ends <= now]
         for key in over:
             period = self._periods.pop(key)

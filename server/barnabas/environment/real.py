@@ -33,10 +33,10 @@ class OsEntropy:
 
 
 class _Job(Generic[T]):
-    """Work for a thread, and its result until that is taken.
+    """Work for a thread, and its result until the caller has it.
 
-    Trio leaves cycles of objects behind that hold what it carries over. A result of 100 MB, or what the frames of an
-    exception's traceback hold, would stay in memory until all objects are collected; so neither passes through Trio.
+    Trio leaves reference cycles behind that contain the values it carries. A result of 100 MB, or the objects in the frames
+    of an exception's traceback, would stay in memory until the next garbage collection; so neither passes through Trio.
     """
 
     __slots__ = ("_error", "_result", "_work")
@@ -82,7 +82,7 @@ class OsThreads:
 
 
 def real_environment(disk: Disk | None = None, clock_ms: Callable[[], int] = wall_clock_ms) -> Environment:
-    """Return the operating system's, with another disk or wall clock if one is given."""
+    """Return the operating system's environment, with another disk or wall clock if set."""
     return Environment(
         wall_clock_ms=clock_ms,
         monotonic=time.monotonic,

@@ -1,6 +1,6 @@
-"""Text for people at a terminal: what strangers wrote is shown and never obeyed, and numbers agree with their nouns.
+"""Text for people at a terminal: foreign text is shown and never obeyed, and numbers agree with their nouns.
 
-The rule: whatever comes from records, names or answers passes here before a terminal has it.
+The rule: all text from records, names or responses passes here before a terminal gets it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OBEYED_IN_JSON = re.compile(f"[{_COMMANDS}]")
 
 
 def visible(text: str) -> str:
-    """Return a name or a message as one line: what cannot be printed is escaped as Python does it."""
+    """Return a name or a message as one line: unprintable characters are escaped as in Python."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -42,7 +42,7 @@ def _escaped(char: re.Match[str]) -> str:
 
 
 def visible_json(value: Any, indent: int | None = None) -> str:
-    """Return JSON for people and programs alike: it says the same, without a character that a terminal would obey."""
+    """Return equivalent JSON for people and programs alike, without a character that a terminal would obey."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _OBEYED_IN_JSON.sub(lambda char: f"\\u{ord(char[0]):04x}", text)
 

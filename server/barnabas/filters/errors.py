@@ -1,4 +1,4 @@
-"""Errors of filters: a text that is no filter, and a record that takes a filter too many steps."""
+"""Errors of filters: an invalid text, and a record that takes a filter too many steps."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class FilterError(ValueError):
 
 
 class FilterLimitError(Exception):
-    """A filter takes more steps for a record than it may."""
+    """A filter takes more steps for a record than allowed."""

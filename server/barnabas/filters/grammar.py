@@ -1,6 +1,6 @@
-"""Filters as they are written, read into conditions. Pure. The grammar: docs/reference/filters.md.
+"""Texts of filters, parsed into conditions. Pure. The grammar: docs/reference/filters.md.
 
-The rule: what is not a filter is refused with the character where that shows, and what would have been one there.
+The rule: an invalid filter is refused with the position of the first wrong character, and what is expected there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Conditions of filters: what holds for a record, and which places of it made it hold. Pure.
+"""Conditions of filters: whether a record matches, and the places in it that match. Pure.
 
-The rule: each value that is looked at is a step, and a record may take `STEPS_MAX` of them, whatever the filter is.
-Values compare with their like: numbers with numbers, texts with texts; what is not there compares with nothing.
+The rule: each visited value is a step, and a record may take `STEPS_MAX` of them, whatever the filter is.
+Values compare only with the same type: numbers with numbers, texts with texts; a missing value is equal to nothing.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Steps:
         self._left = STEPS_MAX
 
     def take(self, count: int = 1) -> None:
-        """Take steps. Raises FilterLimitError where there are no more."""
+        """Count steps. Raises FilterLimitError above the limit."""
         self._left -= count
         if self._left < 0:
             raise FilterLimitError(f"the filter takes more than {STEPS_MAX} steps for this record")
 
 
 class Hit(NamedTuple):
-    """A value that a path leads to: its place, and where it is within the JSON there; None for the text of all of it.
+    """A value at the end of a path: its place, and its path within the JSON there; None for the whole text.
 
-    `path` is the path of what holds the value, and its name or number there: long paths share what is before.
+    `path` is a pair of the container's path and the value's name or number in it: long paths share their beginnings.
     """
 
     value: Any
@@ -74,7 +74,7 @@ class Operand(Protocol):
     """A side of a comparison."""
 
     def hits(self, record: Fields, steps: Steps) -> Iterator[Hit]:
-        """Yield the values that a record has of it."""
+        """Yield the record's values of the operand."""
         ...
 
 
@@ -98,7 +98,7 @@ class Number:
     name: str
 
     def hits(self, record: Fields, steps: Steps) -> Iterator[Hit]:
-        """Yield it, unless the record has none."""
+        """Yield the value, unless the record has none."""
         steps.take()
         value = getattr(record, self.name)
         if isinstance(value, str) or value >= 0:
@@ -166,7 +166,7 @@ def _follow(hit: Hit, segments: Sequence[Segment], steps: Steps) -> Iterator[Hit
 
 
 def _children(hit: Hit, step: Step, steps: Steps) -> Iterator[Hit]:
-    """Yield the values of an object or array: the one that a step names, or all."""
+    """Yield the values of an object or array: that of a step's name or number, or all."""
     value, place, path = hit
     assert path is not None
     if isinstance(value, dict):
@@ -222,7 +222,7 @@ class Node:
         raise NotImplementedError
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
-        """Add the places that make it hold, if it does."""
+        """Add the matching places, if the condition holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class Both(Node):
 
 @dataclass(frozen=True, slots=True)
 class Either(Node):
-    """Conditions of which one must hold."""
+    """Conditions of which at least one must hold."""
 
     nodes: tuple[Node, ...]
 
@@ -253,7 +253,7 @@ class Either(Node):
         return any(node.holds(record, steps) for node in self.nodes)
 
     def mark(self, record: Fields, steps: Steps, marks: Marks) -> None:
-        """Add the places of those that hold."""
+        """Add the matching places of the conditions that hold."""
         for node in self.nodes:
             node.mark(record, steps, marks)
 
@@ -265,7 +265,7 @@ class Not(Node):
     node: Node
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Return whether the other does not hold."""
+        """Return whether the inner condition does not hold."""
         return not self.node.holds(record, steps)
 
 
@@ -299,7 +299,7 @@ class OverValues(Node):
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges in their order, those that overlap as one."""
+    """Return ranges in their order, with overlapping ones merged."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start < merged[-1][1]:
@@ -319,7 +319,7 @@ def content_at(record: Fields, place: str) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Exists(OverValues):
-    """A value is there, and neither null nor false."""
+    """A value exists, and is neither null nor false."""
 
     operand: Operand
 
@@ -332,7 +332,7 @@ class Exists(OverValues):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(OverValues):
-    """A value of one side and one of the other compare so; for `!=`, there are values and none of them are equal."""
+    """A pair of values of the two sides compares true; for `!=`, both have values and no pair is equal."""
 
     first: Operand
     sign: str
@@ -437,7 +437,7 @@ class Search(Node):
     place: str = field(default=PLACES[0])
 
     def holds(self, record: Fields, steps: Steps) -> bool:
-        """Return whether there is a match; names of headers count as well."""
+        """Return whether there is a match; names of headers are searched as well."""
         del steps
         return any(self.pattern.search(data) is not None for _, data in self._texts(record))
 

@@ -1,6 +1,6 @@
-"""Records as filters see them: keys, values and headers as texts, and as the JSON that these texts are. Pure.
+"""Records for filters: keys, values and headers as texts, and as the JSON values of these texts. Pure.
 
-The rule: a payload is parsed once, when a condition first asks for it; a payload that is not JSON has no JSON value.
+The rule: a payload is parsed once, when a condition first needs it; a payload that is not JSON has no JSON value.
 """
 
 from __future__ import annotations

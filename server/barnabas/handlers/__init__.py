@@ -1,6 +1,6 @@
-"""One module per API, named like its generated message module.
+"""One module per API, named like its generated message module; its docstring is the API's contract, version by version.
 
-Each module offers `async def handle(context, request, *, services...) -> response | None` and opens with its contract. Its
-keyword-only parameters name the services that it may touch, as in `broker.services.Services`, and nothing else; nothing
-here opens files or sockets.
+Each has a handler class named like the API. Its `handle(context, request)` returns the response, or None for no response.
+The class is a dataclass whose fields have the names of the services in `broker.services.Services` that it uses; it uses
+nothing else, and opens neither files nor sockets.
 """

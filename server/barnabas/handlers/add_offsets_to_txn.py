@@ -1,6 +1,6 @@
 """AddOffsetsToTxn v0-v4. The group's partition of __consumer_offsets becomes part of a transaction.
 
-v2 can tell PRODUCER_FENCED. Producers of transaction version 2 no longer ask (KIP-890).
+From v2 on the error PRODUCER_FENCED may be returned. Producers of transaction version 2 do not send it (KIP-890).
 """
 
 from __future__ import annotations

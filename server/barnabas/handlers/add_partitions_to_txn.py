@@ -1,7 +1,7 @@
 """AddPartitionsToTxn v0-v5. Partitions become part of a transaction, all of them or none.
 
-v0-v3 come from producers, for one transaction; v2 can tell PRODUCER_FENCED. v4 and v5 come from brokers, for many, and
-may only ask whether the partitions are in it already: TRANSACTION_ABORTABLE if not (KIP-890).
+v0-v3 are sent by producers, for one transaction; from v2 on PRODUCER_FENCED may be returned. v4 and v5 are sent by brokers,
+for many transactions, and may only verify that the partitions are in them: TRANSACTION_ABORTABLE if not (KIP-890).
 
 The rule: transactions of a request do not wait for each other. Those of brokers are decided in parallel; if the previous
 transaction is not complete, a broker gets CONCURRENT_TRANSACTIONS immediately, while a producer waits a little.
@@ -77,7 +77,7 @@ class AddPartitionsToTxn:
     async def _answer_each(
         self, context: RequestContext, transactions: list[Asked]
     ) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]:
-        """Answer transactions side by side, those of the same id one after the other; returns results in their order."""
+        """Answer transactions concurrently, those of the same id one after the other; returns results in their order."""
         by_id: dict[str, list[int]] = {}
         for number, asked in enumerate(transactions):
             by_id.setdefault(asked.transactional_id, []).append(number)
@@ -106,7 +106,7 @@ class AddPartitionsToTxn:
         return results
 
     async def _merged(self, topics: list[Topic]) -> list[Topic]:
-        """Return topics with each partition once, without topics that have none."""
+        """Return topics with each partition once; topics without partitions are excluded."""
         named: dict[str, dict[int, None]] = {}
         for topic in topics:
             await self.budget.checkpoint()

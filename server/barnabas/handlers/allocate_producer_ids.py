@@ -1,4 +1,4 @@
-"""AllocateProducerIds v0. A broker takes producer ids from the controller (KIP-730); in clusters on ZooKeeper."""
+"""AllocateProducerIds v0. A broker requests a block of producer ids from the controller (KIP-730), on ZooKeeper only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AlterClientQuotas v0-v1. Sets and removes quotas of users, client ids and IP addresses (KIP-546).
 
-Each entity is altered as a whole or refused; one that is refused does not keep the others back. Brokers of 4.4 refuse
-quotas that are infinite.
+Each entity is altered as a whole or refused; a refused entity does not affect the others. Brokers of 4.4 refuse infinite
+quotas.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Response = AlterClientQuotasResponse
 
 @dataclass(slots=True)
 class _Alteration:
-    """One entity's alteration as a request asks for it, and why it is refused."""
+    """The requested alteration of one entity, and the error if it is refused."""
 
     asked: AlterClientQuotasRequest.EntryData
     parts: dict[str, str | None] = field(default_factory=dict)

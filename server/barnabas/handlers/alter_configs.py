@@ -17,6 +17,6 @@ class AlterConfigs(ConfigServices):
     """Handler of AlterConfigs."""
 
     async def handle(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        """Alter all resources in one change; one that is refused does not keep the others back."""
+        """Alter all resources in one change; a refused resource does not affect the others."""
         alteration = ConfigAlteration(self, context, replace_all=True, validate_only=request.validate_only)
         return AlterConfigsResponse(responses=await alteration.apply(request, Answer))

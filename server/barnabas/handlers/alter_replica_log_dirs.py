@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs v0-v2. Starts moving replicas of this broker between its log dirs; DescribeLogDirs tells how far.
+"""AlterReplicaLogDirs v0-v2. Begins to move replicas of this broker between its log dirs; DescribeLogDirs has the progress.
 
-Answered when the moves have begun. A replica that this broker does not have yet is made in that log dir later.
+Answered when the moves have begun. A replica that this broker does not have yet is created in that log dir later.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AlterReplicaLogDirs:
     async def handle(
         self, _context: RequestContext, request: AlterReplicaLogDirsRequest
     ) -> AlterReplicaLogDirsResponse:
-        """Answer every partition on its own, once; of one that is named twice, the last log dir counts."""
+        """Answer every partition on its own, once; for a partition that is named twice, the last log dir counts."""
         paths_by_topic: dict[str, dict[int, str]] = {}
         for log_dir in request.dirs:
             await self.budget.checkpoint()

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials v0. Sets and deletes SCRAM credentials of users (KIP-554); clients send salted passwords.
 
-A user is answered once. An error in one of a user's alterations is that user's error, and none of its alterations is
-made; other users are altered. A user that is named twice: DUPLICATE_RESOURCE.
+Each user has one result. An error in one of a user's alterations is that user's error, and none of the user's alterations
+is applied; other users are altered. A user that is named twice: DUPLICATE_RESOURCE.
 """
 
 from __future__ import annotations

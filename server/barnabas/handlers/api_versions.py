@@ -1,7 +1,7 @@
-"""ApiVersions v0-v5. What this broker serves, straight from the table in `apis`.
+"""ApiVersions v0-v5. The APIs and versions that this broker serves, from the table in `apis`.
 
-v3 tells the client's name and version (KIP-511; bad ones are INVALID_REQUEST) and adds features (KIP-584); v4 allows
-a feature's minimum version to be 0. v5 tells which cluster and node the client means to reach (KIP-1242): where this is
+v3 has the client's name and version (KIP-511; invalid ones are INVALID_REQUEST) and adds features (KIP-584); v4 allows
+a feature's minimum version to be 0. v5 has the cluster and node that the client expects (KIP-1242): if this broker is
 another, the answer is REBOOTSTRAP_REQUIRED, without the table; one of the two alone is INVALID_REQUEST. Before
 a login they are not compared, as in Kafka. The response header is version 0 whatever the version of the body.
 """
@@ -46,7 +46,7 @@ class ApiVersions:
     forwarder: Forwarder | None
 
     async def handle(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-        """The whole table; remembers which software the client says it is."""
+        """Return the whole table; remembers the client's software name and version."""
         if context.api_version >= CLIENT_SOFTWARE_SINCE:
             for value in (request.client_software_name, request.client_software_version):
                 if not _CLIENT_SOFTWARE.fullmatch(value):

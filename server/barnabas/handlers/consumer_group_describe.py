@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe v0-v1. State, members and assignments of consumer groups (KIP-848); v1 tells members' types."""
+"""ConsumerGroupDescribe v0-v1. State, members and assignments of consumer groups (KIP-848); v1 adds members' types."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat v0-v1. Joins, stays in or leaves a group with partitions that the coordinator assigns (KIP-848).
 
-In v0 the coordinator makes the member id; v1 requires one from the member (KIP-1082) and adds regular expressions.
+In v0 the coordinator generates the member id; v1 requires one from the member (KIP-1082) and adds regular expressions.
 """
 
 from __future__ import annotations

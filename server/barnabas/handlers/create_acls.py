@@ -1,6 +1,6 @@
-"""CreateAcls v0-v3. Each ACL is answered by itself; those that are there already are created with success, as in Kafka.
+"""CreateAcls v0-v3. Each ACL has its own result; creating an existing one succeeds, as in Kafka.
 
-v0 knows literal patterns only. Brokers of 4.4 take networks as hosts, and refuse what is none with INVALID_REQUEST
+v0 has literal patterns only. Brokers of 4.4 accept networks as hosts, and refuse invalid ones with INVALID_REQUEST
 (KIP-1276). Requires ALTER on the cluster.
 """
 

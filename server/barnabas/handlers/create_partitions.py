@@ -1,7 +1,7 @@
-"""CreatePartitions v0-v3. Gives a topic more partitions, or only says whether it could (validate_only).
+"""CreatePartitions v0-v3. Adds partitions to topics, or only checks whether that is possible (validate_only).
 
 As Kafka 4.4 it refuses more than 10,000 new partitions as a whole, with POLICY_VIOLATION; before, a topic is refused.
-Answers when the partitions have leaders, or REQUEST_TIMED_OUT after `timeout_ms`: then they are made all the same.
+Answers when the partitions have leaders, or REQUEST_TIMED_OUT after `timeout_ms`: then they are created nevertheless.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CreatePartitions:
     async def handle(
         self, context: RequestContext, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
-        """Grow all topics in one change; one that is refused does not keep the others back."""
+        """Grow all topics in one change; a refused topic does not affect the others."""
         topics: dict[str, CreatePartitionsRequest.CreatePartitionsTopic] = {}
         twice: set[str] = set()
         for topic in request.topics:

@@ -1,7 +1,7 @@
-"""CreateTopics v0-v7. Makes topics, or only says whether it could (v1 validate_only).
+"""CreateTopics v0-v7. Creates topics, or only checks whether that is possible (v1 validate_only).
 
-Answers when the topics have leaders, or REQUEST_TIMED_OUT after `timeout_ms`: then they are made all the same.
-v4 takes -1 for the broker's defaults of partitions and replicas; v5 answers with the topic's settings; v7 with its id.
+Answers when the topics have leaders, or REQUEST_TIMED_OUT after `timeout_ms`: then they are created nevertheless.
+v4 accepts -1 for the broker's defaults of partitions and replicas; v5 returns the topic's settings; v7 its id.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CreateTopics:
     entropy: Entropy
 
     async def handle(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Make all topics in one change; one that is refused does not keep the others back."""
+        """Create all topics in one change; a refused topic does not affect the others."""
         names = await self._counted(request)
         refused = await self._forbidden(context, names)
         try:

@@ -1,7 +1,7 @@
 """DeleteGroups v0-v3. Deletes groups without members, with their offsets or the state of their partitions.
 
-v3 has room for a message, which stays empty as Kafka's does: it is for descriptions of topologies that cannot be deleted
-(KIP-1331), and there are none.
+v3 has a message, which stays empty as Kafka's does: it is for descriptions of topologies that cannot be deleted
+(KIP-1331), and this broker stores none.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class DeleteRecords:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """Answer every partition on its own, once; of one that is named twice, the last offset counts."""
+        """Answer every partition on its own, once; for a partition that is named twice, the last offset counts."""
         response = DeleteRecordsResponse()
         waiting: Waiting = []
         offsets_by_topic: dict[str, dict[int, int]] = {}

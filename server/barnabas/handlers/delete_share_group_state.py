@@ -31,7 +31,7 @@ class DeleteShareGroupState:
     async def handle(
         self, _context: RequestContext, request: DeleteShareGroupStateRequest
     ) -> DeleteShareGroupStateResponse:
-        """End each on its own; one that is not there is ended."""
+        """Delete each state on its own; deleting a missing state succeeds."""
 
         async def delete(key: StateKey, asked: Asked, result: Result) -> None:  # noqa: ARG001
             await self.shares.state.delete(key)

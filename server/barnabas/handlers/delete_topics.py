@@ -1,6 +1,7 @@
-"""DeleteTopics v0-v6. Deletes topics by name, or by id (v6); v5 adds the reason in words.
+"""DeleteTopics v0-v6. Deletes topics by name, or by id (v6); v5 adds error messages.
 
-Answers when no broker shows the topics any more, or REQUEST_TIMED_OUT after `timeout_ms`; they are deleted all the same.
+Answers when no broker has the topics in its metadata, or REQUEST_TIMED_OUT after `timeout_ms`; they are deleted
+nevertheless.
 """
 
 from __future__ import annotations
@@ -138,10 +139,10 @@ class DeleteTopics:
 
 
 class _Access:
-    """The requester's access to topics, and refusals that tell it no more than it may know.
+    """The requester's access to topics, and refusals that reveal nothing that it may not describe.
 
-    With KRaft DELETE on the cluster is enough for every topic, and a name can be deleted only with DESCRIBE on it. A
-    Kafka with ZooKeeper (`is_in_zookeeper`) asks for DELETE on the topic alone, and for DESCRIBE where its id names it.
+    With KRaft DELETE on the cluster is enough for every topic, and deletion by name also requires DESCRIBE on the topic. A
+    Kafka with ZooKeeper (`is_in_zookeeper`) requires DELETE on the topic alone, and DESCRIBE for deletion by id.
     """
 
     def __init__(self, context: RequestContext, *, is_in_zookeeper: bool) -> None:

@@ -30,7 +30,7 @@ class DescribeAcls:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-        """Describe what matches; numbers that mean nothing match nothing."""
+        """Describe the ACLs that match; unknown codes of types or operations match none."""
         require_authorizer(context, "No Authorizer is configured on the broker")
         acls, acl_filter = self.metadata.image.acls, filter_of(request)
         await context.reserve(acls.count * ACL_BYTES)

@@ -1,7 +1,7 @@
 """DescribeCluster v0-v2. The cluster's id, its controller and its brokers (KIP-700).
 
-v1 tells controllers from brokers: there are no controllers to be talked to here. v2 can include fenced brokers, which there
-are in a quorum alone (KIP-1073).
+v1 distinguishes the endpoints of controllers and brokers: a request for controllers is refused with
+MISMATCHED_ENDPOINT_TYPE. v2 can include fenced brokers, which only a KRaft cluster has (KIP-1073).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DescribeConfigs v0-v4. Settings of topics, brokers, broker loggers, groups and client metrics, and where they are from.
+"""DescribeConfigs v0-v4. Settings of topics, brokers, broker loggers, groups and client metrics, with their sources.
 
-v0 tells only whether a value is the default; v1 adds its source and, when asked, the synonyms that it could have come
-from; v3 types and, when asked, documentation. Values of passwords are never returned, and nor are those of settings that
+v0 returns only whether a value is the default; v1 adds its source and, on request, its synonyms in order of precedence;
+v3 types and, on request, documentation. Values of passwords are never returned, nor are those of settings that
 the broker does not know: they may be a plugin's passwords.
 """
 
@@ -63,7 +63,7 @@ class DescribeConfigs:
     async def handle(
         self, context: RequestContext, request: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:
-        """Describe each resource on its own; one that is named often is looked up once, and described once."""
+        """Describe each resource on its own; a resource that is named repeatedly is looked up and described once."""
         entry_bytes = ENTRY_BYTES * (4 if request.include_documentation else 1)
         resources: dict[Hashable, DescribeConfigsRequest.DescribeConfigsResource] = {}
         entries = 0
@@ -132,7 +132,7 @@ class DescribeConfigs:
 def _describe(
     kind: int, name: str, *, metadata: MetadataStore, config: BrokerConfig, broker_id: int
 ) -> Iterable[Described]:
-    """A resource's settings, perhaps made one by one. Raises RequestError, and nothing once the first is there."""
+    """The settings of a resource, possibly lazily. Raises RequestError, but never after the first setting."""
     image = metadata.image
     if kind == TOPIC:
         topic_decisions.check_topic_name(name)

@@ -1,7 +1,7 @@
 """DescribeDelegationToken v0-v3. The tokens of some owners, or of all, with their HMACs (KIP-48).
 
 Owners and renewers see their tokens; others need DESCRIBE on the DELEGATION_TOKEN, or DESCRIBE_TOKENS on the USER that
-owns it (KIP-373). Tokens that the requester may not see are left out. An empty list of owners asks for nothing.
+owns it (KIP-373). Tokens that the requester may not see are excluded. An empty list of owners returns no tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeGroups v0-v6. State and members of groups; v6 answers GROUP_ID_NOT_FOUND where earlier ones say Dead."""
+"""DescribeGroups v0-v6. State and members of groups; v6 returns GROUP_ID_NOT_FOUND instead of the state Dead."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DescribeGroups:
 def _describe(
     context: RequestContext, group_id: str, shard: GroupShard
 ) -> tuple[Described, Iterator[DescribeGroupsResponse.DescribedGroupMember]]:
-    """Return the description of a group, and of its members, which may be many."""
+    """Return the description of a group, and an iterator over its members, which may be many."""
     group = shard.find(group_id, ClassicGroup)
     if group is None:
         if group_id not in shard.groups and shard.exists(group_id):

@@ -1,6 +1,6 @@
-"""DescribeLogDirs v0-v5. Which partitions each log dir holds, and how large they are; v4 adds the volume's size.
+"""DescribeLogDirs v0-v5. The partitions in each log dir, and their sizes in bytes; v4 adds the volume's size.
 
-A replica that is being moved is listed twice: where it is, and as a future one where it goes.
+A replica that is being moved is listed twice: at its present place, and as a future replica at the target.
 """
 
 from __future__ import annotations

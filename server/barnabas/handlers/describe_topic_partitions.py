@@ -1,7 +1,7 @@
 """DescribeTopicPartitions v0. Topics and their partitions in pages (KIP-966).
 
-Topics come in the order of their names; a page ends after `response_partition_limit` partitions, and the cursor says where
-the next one begins. No topics asked for means all. Nothing is created by asking.
+Topics are in the order of their names; a page ends after `response_partition_limit` partitions, and the cursor is the
+start of the next page. A request without topics is for all topics. No topic is created by the request.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DescribeTopicPartitions:
     async def handle(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
-        """One page, from the cursor on."""
+        """Return one page, from the cursor on."""
         image = self.metadata.image
         topics = image.topics
         describer = PartitionDescriber(
@@ -108,7 +108,7 @@ class DescribeTopicPartitions:
         return response
 
     async def _sorted_from(self, names: Collection[str], first: str) -> list[str]:
-        """The names from `first` on, in order; sorted in a thread where there are many, which takes longer than a hop."""
+        """The names from `first` on, sorted; many are sorted in a thread, since that takes longer than a switch to it."""
         rest = []
         for name in tuple(names):
             if name >= first:

@@ -1,4 +1,4 @@
-"""DescribeTransactions v0. The state of transactional ids, with the partitions of what is open (KIP-664)."""
+"""DescribeTransactions v0. The state of transactional ids, with the partitions of open transactions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ElectLeaders v0-v2. Makes the preferred replica the leader, or (v1, unclean) any that is left (KIP-460).
+"""ElectLeaders v0-v2. Elects the preferred replica as the leader, or (v1, unclean) any live replica (KIP-460).
 
-The controller holds the election. Of a broker that is a cluster by itself, only a partition in a log dir that is gone
-for good can be given up by an unclean election. v0 knows preferred elections only.
+The controller holds the election. On a broker without a cluster, an unclean election can only give up a partition whose
+log dir is lost. v0 has preferred elections only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class ElectLeaders:
     async def handle(self, _context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """Answer each partition on its own.
 
-        Asked for all (null), each topic is named, as by Kafka's controllers, with those partitions that needed an election.
+        For all partitions (null) the answer has every topic, as in Kafka's controllers, with the partitions that needed an
+        election.
         """
         if request.election_type not in tuple(ElectionType):
             raise RequestError(

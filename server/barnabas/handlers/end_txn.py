@@ -1,7 +1,7 @@
 """EndTxn v0-v5. Commits or aborts a transaction.
 
-v2 can tell PRODUCER_FENCED; v5 (transaction version 2, KIP-890) bumps the epoch and tells the producer's next id and
-epoch.
+From v2 on PRODUCER_FENCED may be returned; v5 (transaction version 2, KIP-890) bumps the epoch and returns the
+producer's next id and epoch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FindCoordinator v0-v6. The broker that coordinates a group, a transactional id or a share partition.
 
-v1 adds the key type (0 group, 1 transaction, 2 share partition), v4 asks for many keys at once, v6 knows type 2.
+v1 adds the key type (0 group, 1 transaction, 2 share partition), v4 many keys in one request, v6 key type 2.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class FindCoordinator:
 
 
 def _check_access(context: RequestContext, key_type: CoordinatorType, key: str) -> None:
-    """Raise unless the requester may know this coordinator; those of share partitions are for brokers alone."""
+    """Raise unless the requester may look up this coordinator; those of share partitions are for brokers alone."""
     if key_type is CoordinatorType.GROUP:
         context.require(Operation.DESCRIBE, ResourceType.GROUP, key)
     elif key_type is CoordinatorType.TRANSACTION:

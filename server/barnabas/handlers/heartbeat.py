@@ -1,4 +1,4 @@
-"""Heartbeat v0-v4. A member is alive; REBALANCE_IN_PROGRESS tells it to join again. v3 adds static members."""
+"""Heartbeat v0-v4. A member is alive; after REBALANCE_IN_PROGRESS it must join again. v3 adds static members."""
 
 from __future__ import annotations
 

@@ -22,6 +22,6 @@ class IncrementalAlterConfigs(ConfigServices):
     async def handle(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        """Alter all resources in one change; one that is refused does not keep the others back."""
+        """Alter all resources in one change; a refused resource does not affect the others."""
         alteration = ConfigAlteration(self, context, replace_all=False, validate_only=request.validate_only)
         return IncrementalAlterConfigsResponse(responses=await alteration.apply(request, Answer))

@@ -1,10 +1,10 @@
 """InitProducerId v0-v6. A producer id for an idempotent producer, or the next epoch of a transactional one.
 
 Without a transactional id each request gets a new id with epoch 0. With one, the producer's epoch is bumped, so that
-older instances are fenced and what they left open is aborted; v3 lets a producer go on with the id and epoch that it
-has (KIP-360); v4 can tell PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH. v6 is not stable, in Kafka
-neither, and is served with `unstable.api.versions.enable`: transactions of two-phase commit have no timeout (KIP-939). One
-that is open and prepared cannot be kept over an InitProducerId yet, as in Kafka 4.4.
+older instances are fenced and their open transaction is aborted; v3 lets a producer keep its id and epoch (KIP-360); from
+v4 on PRODUCER_FENCED may be returned, in older versions INVALID_PRODUCER_EPOCH. v6 is not stable, as in Kafka, and is
+served with `unstable.api.versions.enable`: transactions of two-phase commit have no timeout (KIP-939). An open and
+prepared transaction cannot be kept over an InitProducerId yet, as in Kafka 4.4.
 """
 
 from __future__ import annotations

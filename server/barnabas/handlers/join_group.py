@@ -1,7 +1,7 @@
 """JoinGroup v0-v9. Joins a group, or joins it again; answered when the rebalance has gathered all members.
 
-v0 has no rebalance timeout (the session timeout counts); v4 must join a second time with the member id that the first
-answer gives (KIP-394); v5 adds static members (KIP-345); v9 tells a static leader not to assign again.
+v0 has no rebalance timeout (the session timeout counts); in v4 a new member must join a second time with the member id of
+the first response (KIP-394); v5 adds static members (KIP-345); in v9 a static leader can be asked to skip the assignment.
 """
 
 from __future__ import annotations

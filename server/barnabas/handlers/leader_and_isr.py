@@ -1,10 +1,10 @@
-"""LeaderAndIsr v0-v7. The controller tells this broker which partitions it leads or follows; in clusters on ZooKeeper.
+"""LeaderAndIsr v0-v7. The controller's assignment of leaders and followers to this broker; in clusters on ZooKeeper.
 
 v0 and v1 name the topic of each partition, v2 adds the broker epoch, v3 the replicas of a reassignment, v5 topic ids in
-request and answer, v6 the recovery of a leader, v7 belongs to the migration to KRaft. The answer comes when logs are open
-and roles are taken over; KAFKA_STORAGE_ERROR for a replica without its log, so that the controller learns of it, and
-INCONSISTENT_TOPIC_ID for a log of another topic id. An id that the controller does not send, and a log here has, is
-written back into ZooKeeper before the answer.
+request and response, v6 the recovery of a leader, v7 belongs to the migration to KRaft. Answered when logs are open
+and roles are taken over; KAFKA_STORAGE_ERROR for a replica without its log, so that the controller is notified, and
+INCONSISTENT_TOPIC_ID for a log of another topic id. If the controller sends no id, and the log has one, that is
+written back into ZooKeeper before the response.
 """
 
 from __future__ import annotations

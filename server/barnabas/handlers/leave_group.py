@@ -1,4 +1,4 @@
-"""LeaveGroup v0-v5. Members leave; v3 takes many at once, static ones by instance id (KIP-345)."""
+"""LeaveGroup v0-v5. Members leave; v3 has many members in one request, static ones by instance id (KIP-345)."""
 
 from __future__ import annotations
 

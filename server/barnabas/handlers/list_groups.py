@@ -29,7 +29,7 @@ class ListGroups:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-        """List the groups that pass the filters, which do not look at upper and lower case."""
+        """List the groups that pass the filters, which ignore case."""
         states: set[str] = set()
         types: set[str] = set()
         for lowered, names in ((states, request.states_filter), (types, request.types_filter)):

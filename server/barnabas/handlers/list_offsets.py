@@ -1,11 +1,12 @@
 """ListOffsets v0-v11. Offsets by timestamp, and the ends of a partition.
 
-v0 answers with a list of segment base offsets written before the timestamp (the old getOffsetsBefore); v1+ with one
+v0 returns a list of segment base offsets written before the timestamp (the old getOffsetsBefore); v1+ one
 offset. Special timestamps: -1 latest, -2 earliest, -3 (v7) the record with the largest timestamp, -4 (v8) earliest
-on local disk, -5 (v9) latest in tiered storage, -6 (v11) earliest pending upload. A time is looked for in remote segments
-first, for the request's timeout (v10), else the broker's, in as many partitions at once as there are reader threads. v2
-adds the isolation level (read_committed: latest is the last stable offset), v4 leader epochs, v5 OFFSET_NOT_AVAILABLE where
-a new leader's high watermark is behind what may be committed (KIP-207). Earliest and latest cost O(1).
+on local disk, -5 (v9) latest in tiered storage, -6 (v11) earliest pending upload. A timestamp is searched in remote
+segments first, for the request's timeout (v10), else the broker's, in as many partitions concurrently as there are reader
+threads. v2 adds the isolation level (read_committed: latest is the last stable offset), v4 leader epochs, v5
+OFFSET_NOT_AVAILABLE while a new leader's high watermark is behind the committed offsets (KIP-207). Earliest and latest
+cost O(1).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ListOffsets:
     tiered: TieredStorage | None
 
     async def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Answer every partition on its own, once; one that is named twice is refused."""
+        """Answer every partition on its own, once; a partition that is named twice is refused."""
         if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
             raise RequestError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known"
@@ -120,7 +121,7 @@ class ListOffsets:
         return response
 
     def _remote_deadline(self, context: RequestContext, request: ListOffsetsRequest) -> float:
-        """Return until when remote segments may be looked at, by the clock of the event loop."""
+        """Return the time limit for searches in remote segments, by the clock of the event loop."""
         if self.tiered is None:
             return 0.0
         has_own = context.api_version >= TIMEOUT_SINCE
@@ -178,7 +179,7 @@ class ListOffsets:
     async def _find(
         self, partition: Replica, timestamp: int, upper: int, deadline: float
     ) -> tuple[int, int, int]:
-        """(timestamp, offset, leader epoch), each -1 where there is none. Raises REQUEST_TIMED_OUT."""
+        """Return (timestamp, offset, leader epoch), each -1 if not found. Raises REQUEST_TIMED_OUT."""
         log = partition.log
         if timestamp == LATEST:
             return -1, upper, partition.leader_epoch
@@ -241,7 +242,7 @@ async def _several_at_once(
 
 
 def special_offset(log: PartitionLog, timestamp: int) -> int:
-    """Return one of the offsets at which a part of a log begins or ends, -1 where there is none."""
+    """Return the start or end offset of a log's local or remote part, by its special timestamp; -1 if it has none."""
     if timestamp == EARLIEST:
         return log.log_start_offset
     if timestamp == EARLIEST_LOCAL:

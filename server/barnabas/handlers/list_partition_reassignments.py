@@ -1,7 +1,7 @@
-"""ListPartitionReassignments v0. The moves of partitions to other brokers that are going on (KIP-455).
+"""ListPartitionReassignments v0. The ongoing moves of partitions to other brokers (KIP-455).
 
-Topics and partitions that do not exist are left out, as those are that do not move; a broker that is a cluster by itself
-has none. Moves between the log dirs of a broker are in the answer of DescribeLogDirs.
+Topics and partitions that do not exist or do not move are excluded; a broker without a cluster has no moves. Moves between
+the log dirs of a broker are in the response to DescribeLogDirs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListTransactions v0-v2. The transactional ids that this broker coordinates (KIP-664).
 
-Filters: states, producer ids, v1 how long ago a transaction began, in whatever state it is now, v2 a pattern for the id.
+Filters: states, producer ids, v1 the time since a transaction began, whatever its state is now, v2 a pattern for the id.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Metadata v0-v13. Brokers and topics; makes a topic that is asked for by name, where that is allowed.
+"""Metadata v0-v13. Brokers and topics; creates a missing topic that is named, where that is allowed.
 
 v0: an empty list means all topics; v1+: null means all, empty none. v1 adds the controller, v2 the cluster id, v4 lets the
 client refuse automatic creation (before, it is always allowed), v5 offline replicas, v6 LISTENER_NOT_FOUND, v8-v10
-authorized operations, v10 topic ids, v12 asking by id. v0 leaves out replicas that the client cannot reach.
+authorized operations, v10 topic ids, v12 requests by id. v0 excludes replicas that the client cannot reach.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OffsetCommit v0-v10. Commits offsets for a group, by its members or, while it has none, by anybody.
+"""OffsetCommit v0-v10. Commits offsets for a group, by its members or, while it has none, by any client.
 
-v0 is kept in ZooKeeper where there is one, as Kafka does, and with the group coordinator otherwise. v1 names a
-generation and carries a timestamp; v2-v4 a retention time; v6 leader epochs; v7 static members; v10 names topics by id.
+v0 is stored in ZooKeeper if the cluster has one, as in Kafka, and at the group coordinator otherwise. v1 has a
+generation and a timestamp; v2-v4 a retention time; v6 leader epochs; v7 static members; v10 topic ids.
 """
 
 from __future__ import annotations

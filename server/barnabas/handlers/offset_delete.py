@@ -71,7 +71,7 @@ def _delete(
     shard: GroupShard,
     out: Decision,
 ) -> None:
-    """Delete some offsets, or return the reason why not. Raises RequestError for all of them."""
+    """Delete some offsets, or return the reason for refusing each. Raises RequestError for all of them."""
     if not shard.exists(group_id):
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
     group = shard.groups.get(group_id)

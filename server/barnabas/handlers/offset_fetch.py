@@ -1,7 +1,7 @@
-"""OffsetFetch v0-v10. The offsets that groups have committed; -1 where there is none.
+"""OffsetFetch v0-v10. The offsets that groups have committed; -1 for partitions without an offset.
 
-v0 reads what is kept in ZooKeeper where there is one, and answers UNKNOWN_TOPIC_OR_PARTITION for what is not kept, as
-Kafka does. v2 asks for all partitions with null topics; v5 adds leader epochs; v7 require_stable; v8 many groups; v9
+v0 reads offsets in ZooKeeper if the cluster has one, and returns UNKNOWN_TOPIC_OR_PARTITION for missing ones, as
+Kafka does. v2 returns all partitions for null topics; v5 adds leader epochs; v7 require_stable; v8 many groups; v9
 member epochs (KIP-848); v10 topic ids.
 """
 
@@ -51,7 +51,7 @@ class OffsetFetch:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """One group, or many."""
+        """Return the offsets of one group, or of many."""
         checkpoint = self.budget.checkpoint
         if context.api_version >= MANY_GROUPS_SINCE:
             response = OffsetFetchResponse()
@@ -119,7 +119,7 @@ class OffsetFetch:
     async def _in_zookeeper(
         self, request: OffsetFetchRequest, store: ConsumerOffsets
     ) -> dict[TopicPartition, OffsetCommitValue]:
-        """Return the offsets of partitions that are there, as ZooKeeper has them. Raises RequestError."""
+        """Return the offsets in ZooKeeper of those partitions that exist. Raises RequestError."""
         topics = self.metadata.image.topics
         partitions = [
             (topic.name, index)

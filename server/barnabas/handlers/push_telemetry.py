@@ -1,8 +1,8 @@
-"""PushTelemetry v0. Takes a client's metrics (KIP-714), in OpenTelemetry's format, compressed or not.
+"""PushTelemetry v0. Receives a client's metrics (KIP-714), in OpenTelemetry's format, compressed or not.
 
-THROTTLING_QUOTA_EXCEEDED before the push interval is over, but for the last push; UNKNOWN_SUBSCRIPTION_ID asks the client
-to ask for its subscription again; TELEMETRY_TOO_LARGE goes by `telemetry.max.bytes`, compressed and uncompressed;
-INVALID_RECORD for what cannot be read. A push without metrics is fine.
+THROTTLING_QUOTA_EXCEEDED before the push interval is over, except for the last push; after UNKNOWN_SUBSCRIPTION_ID the
+client requests its subscription again; TELEMETRY_TOO_LARGE above `telemetry.max.bytes`, compressed or uncompressed;
+INVALID_RECORD for unreadable metrics. A push without metrics is accepted.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class RenewDelegationToken:
     async def handle(
         self, context: RequestContext, request: RenewDelegationTokenRequest
     ) -> RenewDelegationTokenResponse:
-        """Renew a token of the requester's, or one that it may renew."""
+        """Renew a token that the requester owns or may renew."""
         code, expires_ms = await expiry_changed(
             context, self.delegation_tokens.renew, bytes(request.hmac), request.renew_period_ms
         )

@@ -1,8 +1,8 @@
-"""SaslAuthenticate v0-v2. One token of a login; v1 tells how long the login is good for (KIP-368).
+"""SaslAuthenticate v0-v2. One token of a login; v1 adds the lifetime of the login (KIP-368).
 
-A wrong one is answered SASL_AUTHENTICATION_FAILED, late, and is the connection's last request; after one that may be
-right the next time the connection is closed at once. Where no token is expected, as on a listener without SASL or after
-a login, the answer is ILLEGAL_SASL_STATE, as Kafka's.
+A wrong token is answered SASL_AUTHENTICATION_FAILED after a delay, and is the connection's last request; a failure that
+a retry may resolve closes the connection immediately. Where no token is expected, as on a listener without SASL or after
+a login, the answer is ILLEGAL_SASL_STATE, as in Kafka.
 """
 
 from __future__ import annotations

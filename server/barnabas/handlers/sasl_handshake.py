@@ -1,8 +1,8 @@
-"""SaslHandshake v0-v1. Names the mechanism of a login, the first one or a new one before the last expires (KIP-368).
+"""SaslHandshake v0-v1. Selects the mechanism of a login, the first one or a new one before the last expires (KIP-368).
 
-After v0 tokens follow bare, after v1 in SaslAuthenticate. A listener without SASL, and a client with a login that does
-not expire, are answered ILLEGAL_SASL_STATE. It is served everywhere because librdkafka takes a broker that does not
-advertise v0 for one without SASL at all.
+After v0 tokens are sent bare, after v1 in SaslAuthenticate. A listener without SASL, and a client with a login that does
+not expire, are answered ILLEGAL_SASL_STATE. It is served on every listener because librdkafka assumes that a broker without
+v0 has no SASL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ShareFetch v0-v2. Acquires records for a member of a share group, and acknowledges others (KIP-932).
 
-Waits up to max_wait_ms for min_bytes of available records. v1 limits records instead of bytes per partition (which
-v0, never stable, may say without effect), and tells how long locks last; v2 renews locks (KIP-1222) and can take the
+Waits up to max_wait_ms for min_bytes of available records. v1 limits records instead of bytes per partition (the field of
+v0, never stable, has no effect), and returns the duration of locks; v2 renews locks (KIP-1222) and can enforce the
 limit strictly (KIP-1206).
 """
 
@@ -110,7 +110,7 @@ class ShareFetch:
     async def _resolve_session(
         self, context: RequestContext, request: ShareFetchRequest, key: SessionKey
     ) -> list[TopicIdPartition]:
-        """The slots to fetch from, the first ones first. Raises RequestError."""
+        """Return the partitions to fetch from, in order of precedence. Raises RequestError."""
         sessions, epoch = self.shares.sessions, request.share_session_epoch
         named: list[TopicIdPartition] = []
         for topic in request.topics:
@@ -189,7 +189,7 @@ class ShareFetch:
         topic_partitions: list[TopicIdPartition],
         answers: Answers,
     ) -> dict[TopicIdPartition, LoadedPartition]:
-        """Return the usable share partitions; the errors of the others are put into the response."""
+        """Return the usable share partitions; puts the errors of the others into the response."""
         loaded: dict[TopicIdPartition, LoadedPartition] = {}
         for topic_partition in topic_partitions:
             await self.budget.checkpoint()

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe v0-v1. State, members and assignments of share groups (KIP-932); both versions say the same."""
+"""ShareGroupDescribe v0-v1. State, members and assignments of share groups (KIP-932); both versions are equal."""
 
 from __future__ import annotations
 

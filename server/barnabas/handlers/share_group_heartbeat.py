@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat v0-v1. Joins, stays in or leaves a share group (KIP-932); both versions say the same."""
+"""ShareGroupHeartbeat v0-v1. Joins, stays in or leaves a share group (KIP-932); both versions are equal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""StopReplica v0-v4. The controller tells this broker which replicas it has no longer; in clusters on ZooKeeper.
+"""StopReplica v0-v4. The controller's removal of replicas from this broker; in clusters on ZooKeeper.
 
-v0 to v2 say once for all whether to delete them, v3 says so for each, with its leader epoch; v1 adds the broker epoch, v4
-belongs to the migration to KRaft. In a cluster nothing else deletes logs. One that no topic of the metadata has is deleted
-too: its topic went while this broker was down; one that has another id than the topic that is deleted is set aside. A
-replica that is not here is answered with NONE.
+v0 to v2 have one flag for deleting all of them, v3 has one for each, with its leader epoch; v1 adds the broker epoch, v4
+belongs to the migration to KRaft. In a cluster logs are deleted by this request only. A log without a topic in the metadata
+is deleted too: its topic was deleted while this broker was down; a log with another id than the deleted topic is set aside.
+A replica that this broker does not have is answered with NONE.
 """
 
 from __future__ import annotations

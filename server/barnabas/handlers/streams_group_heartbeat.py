@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat v0-v1. Joins, stays in or leaves a group of a Kafka Streams application (KIP-1071).
 
-The internal topics that the application needs are made here, after the answer has been decided: the member is told that
-they are missing, and gets its tasks with a later heartbeat. v1 has the status of client tags that are missing (KIP-1357),
-and can ask for a description of the topology (KIP-1331); this broker never does.
+The internal topics that the application needs are created here, after the response has been decided: it reports them as
+missing, and the member gets its tasks with a later heartbeat. v1 has the status of missing client tags (KIP-1357),
+and can request a description of the topology (KIP-1331); this broker never does.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class StreamsGroupHeartbeat:
         return answer.response
 
     async def _reported(self, request: StreamsGroupHeartbeatRequest) -> int:
-        """Return how many tasks and partitions a heartbeat names, and one more where it identifies its member."""
+        """Return the number of tasks and partitions in a heartbeat, plus one if the member joins."""
         size = int(request.member_epoch <= 0)
         for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
             for task in tasks or ():
@@ -106,7 +106,7 @@ class StreamsGroupHeartbeat:
         return size + len(request.task_offsets or ()) + len(request.task_end_offsets or ())
 
     async def _forbidden(self, context: RequestContext, to_create: Sequence[InternalTopic]) -> list[str]:
-        """Return those of the topics that the requester may not create; with one of them none is made, as in Kafka."""
+        """Return the topics that the requester may not create; if there is one, no topic is created, as in Kafka."""
         if not to_create or context.authorizes(
             Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
         ):
@@ -146,7 +146,7 @@ class StreamsGroupHeartbeat:
 
 
 def _topics(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
-    """Return all topics that the application says it uses."""
+    """Yield all topics of the application's topology."""
     for part in request.topology.subtopologies if request.topology is not None else ():
         yield from part.source_topics
         yield from part.repartition_sink_topics

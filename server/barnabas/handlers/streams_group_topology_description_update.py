@@ -1,7 +1,7 @@
 """StreamsGroupTopologyDescriptionUpdate v0. A member sends the description of its topology (KIP-1331): refused.
 
-This broker keeps no descriptions. Kafka without a plugin for them says the same, whatever the request is; its heartbeats
-never ask for one.
+This broker stores no descriptions. Kafka without a plugin for them gives the same response to every request; its heartbeats
+never request a description.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""SyncGroup v0-v5. A member asks for its assignment; the leader brings those of all members.
+"""SyncGroup v0-v5. A member requests its assignment; the leader sends those of all members.
 
-v3 adds static members; v5 says which protocol the member believes in (KIP-559).
+v3 adds static members; v5 has the protocol that the member expects (KIP-559).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TxnOffsetCommit v0-v6. Offsets that count when the transaction commits.
 
-v2 adds leader epochs; v3 the member that commits, which is then checked as by OffsetCommit (KIP-447); v5 makes the
-group part of the transaction by itself (KIP-890). v6 names topics by id, and says STALE_MEMBER_EPOCH and
-GROUP_ID_NOT_FOUND, as OffsetCommit does, where versions before say ILLEGAL_GENERATION (KIP-1319).
+v2 adds leader epochs; v3 the member that commits, which is then checked as by OffsetCommit (KIP-447); v5 adds the
+group to the transaction implicitly (KIP-890). v6 names topics by id, and returns STALE_MEMBER_EPOCH and
+GROUP_ID_NOT_FOUND, as OffsetCommit does, where earlier versions return ILLEGAL_GENERATION (KIP-1319).
 """
 
 from __future__ import annotations

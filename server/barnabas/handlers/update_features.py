@@ -1,7 +1,7 @@
-"""UpdateFeatures v0-v2. Finalizes features of a cluster at other levels; those of a broker that is alone are fixed.
+"""UpdateFeatures v0-v2. Finalizes features of a cluster at other levels; those of a broker without a cluster are fixed.
 
-All changes of a request happen or none. v1 adds upgrade types and validate_only; v0 and v1 answer each feature, v2 only
-the whole request. A level that is asked for and finalized already is no change.
+Either all changes of a request are applied or none. v1 adds upgrade types and validate_only; v0 and v1 have a result for
+each feature, v2 only for the whole request. A requested level that is finalized already is no change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""UpdateMetadata v0-v8. The controller tells every broker which broker is the controller, which are alive, and the states
-of partitions; in clusters on ZooKeeper.
+"""UpdateMetadata v0-v8. The controller's updates of brokers and partition states; in clusters on ZooKeeper.
 
-v0 has one address for each broker, v1 all of them, v2 the rack, v3 the names of listeners, v4 offline replicas, v5 topics
-and the broker epoch, v7 topic ids; v8 belongs to the migration to KRaft. A leader of -2 says that the topic is deleted.
+The request names the controller, the live brokers, and the states of partitions. v0 has one address for each broker, v1 all
+of them, v2 the rack, v3 the names of listeners, v4 offline replicas, v5 topics and the broker epoch, v7 topic ids; v8
+belongs to the migration to KRaft. A leader of -2 means that the topic is deleted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """WriteTxnMarkers v0-v2. A coordinator, or an operator's clean-up, ends transactions in partitions of this broker.
 
 The rule: the request is answered after a second at most. A coordinator sends markers of many transactions together, and
-a partition with replicas that do not follow must not delay the others: it is answered REQUEST_TIMED_OUT, upon which
-coordinators retry. Kafka waits for `request.timeout.ms`, with all of the request.
+a partition with replicas that do not follow must not delay the others: it is answered REQUEST_TIMED_OUT, and the
+coordinator retries. Kafka waits for `request.timeout.ms`, with all of the request.
 """
 
 from __future__ import annotations

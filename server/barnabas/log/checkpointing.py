@@ -65,7 +65,7 @@ class Checkpointer:
     ) -> None:
         """`check_in_place` raises StorageError for a log dir that was replaced since it was opened.
 
-        `missing` are logs that are gone, with their former directories: they are remembered across restarts.
+        `missing` are logs whose segments are gone, with their former directories: they are remembered across restarts.
         """
         self._missing = missing
         self._disk = disk
@@ -132,7 +132,7 @@ class Checkpointer:
         self._added[path] = self._number
 
     def log_removed(self, path: str, key: TopicPartition) -> None:
-        """Note that a log is no longer in that log dir; its files may still have entries of it."""
+        """Note that a log is no longer in that log dir; the checkpoint files may still have entries for it."""
         self._removed.setdefault(path, {})[key] = self._number
 
     def forget(self, path: str) -> None:
@@ -145,7 +145,7 @@ class Checkpointer:
         self._written[path] = sys.maxsize
 
     def may_mislead(self, path: str, key: TopicPartition) -> bool:
-        """Return whether the files may have entries of a former log with the name of a new one."""
+        """Return whether the checkpoint files may have entries of a former log with the name of a new one."""
         return key in self._removed.get(path, {})
 
     @property

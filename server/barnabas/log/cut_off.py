@@ -148,7 +148,7 @@ class CutOffCopies:
         self._moves.discard_copy(key, copy.log_dir, copy.path, now_ms)
 
     def _is_whole(self, copy: MarkedDir, key: TopicPartition) -> bool:
-        """Return whether all was copied, and the log's own directory renamed for the copy. Raises OSError.
+        """Return whether everything was copied, and the log's own directory renamed for the copy. Raises OSError.
 
         The topic id alone does not show that: some logs have none, and a directory that is being removed has lost it.
         """
@@ -179,7 +179,7 @@ class CutOffCopies:
             self._moves.discard_copy(key, log_dir, path, now_ms)
 
     def set_aside(self, key: TopicPartition) -> None:
-        """Rename the kept copies of a partition that gets a new log, so that they are not taken for its copies.
+        """Rename the kept copies of a partition that gets a new log, so that they do not count as copies of the new log.
 
         Raises StorageError.
         """

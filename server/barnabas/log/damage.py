@@ -108,7 +108,7 @@ def find_sound_batch(
 
 
 def _declared_next(file: File, position: int, end: int) -> tuple[int, BatchHeader] | None:
-    """Return the sound batch after the one at `position`, if that batch's length and offsets both lead to it."""
+    """Return the next sound batch, if both the length and the offsets of the batch at `position` lead to it."""
     try:
         header = read_any_header(file.read(HEADER_SIZE, position))
     except RecordsError:
@@ -190,7 +190,7 @@ def leave_undecided(disk: Disk, directory: str, offset: int) -> None:
 
 
 def undecided(disk: Disk, directory: str) -> list[str]:
-    """Return the paths of the notes that `leave_undecided` has made. Raises OSError."""
+    """Return the paths of the notes of `leave_undecided` in a log's directory. Raises OSError."""
     return [
         f"{directory}/{entry.name}"
         for entry in disk.list(directory)

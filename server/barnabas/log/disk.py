@@ -69,7 +69,7 @@ class File(Protocol):
         """Extend the file to `size` with zeros that have their place on the medium."""
 
     def sync(self) -> None:
-        """Return when everything written is on the medium."""
+        """Return when all written data is on the medium."""
 
     def is_at(self, path: str) -> bool:
         """Return whether `path` still names this file, rather than no file or another one."""
@@ -89,7 +89,7 @@ class Disk(Protocol):
     """File system operations of the log."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file to read and write; with `create`, make it if need be."""
+        """Open a file to read and write; with `create`, create it if it does not exist."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -102,7 +102,7 @@ class Disk(Protocol):
         """
 
     def make_private(self, path: str) -> None:
-        """Make an empty file if there is none, and let only its owner read and write it."""
+        """Create an empty file if it does not exist, and restrict it to its owner."""
 
     def make_private_dir(self, path: str) -> None:
         """Give only the owner access to a directory and its entries."""
@@ -117,22 +117,22 @@ class Disk(Protocol):
         """Give a file another age."""
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and those above it, if need be."""
+        """Create a directory and its parents, unless they exist."""
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory; a file at `target` is replaced."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens if there is none."""
+        """Remove a file; no error if it does not exist."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it; nothing happens if there is none."""
+        """Remove a directory and its content; no error if it does not exist."""
 
     def sync_dir(self, path: str) -> None:
         """Return when the names in a directory are on the medium."""
 
     def lock(self, path: str) -> Lock:
-        """Lock a file, made if need be. Raises BlockingIOError if another process or object holds it."""
+        """Lock a file, created if it does not exist. Raises BlockingIOError if another process or object holds it."""
 
     def usage(self, path: str) -> Usage:
         """Return how full the volume of `path` is."""
@@ -205,7 +205,7 @@ class OsFile:
         system_files.allocate(self.fd, 0, size)
 
     def sync(self) -> None:
-        """Return when everything written is on the medium."""
+        """Return when all written data is on the medium."""
         system_files.sync(self.fd)
 
     def is_at(self, path: str) -> bool:
@@ -291,16 +291,16 @@ class OsDisk:
             self.sync_dir(os.path.dirname(path))
 
     def make_private(self, path: str) -> None:
-        """Make an empty file if there is none, and let only its owner read and write it."""
+        """Create an empty file if it does not exist, and restrict it to its owner."""
         file = OsFile(path, os.O_RDWR | os.O_CREAT, _PRIVATE_MODE)
         os.fchmod(file.fd, _PRIVATE_MODE)
 
     def make_private_dir(self, path: str) -> None:
-        """Let only the owner of a directory see and open what is in it."""
+        """Restrict a directory to its owner."""
         os.chmod(path, _PRIVATE_DIR_MODE)
 
     def list(self, path: str) -> list[Entry]:
-        """Return what is in a directory."""
+        """Return the entries of a directory."""
         with os.scandir(path) as entries:
             return [Entry(entry.name, entry.is_dir()) for entry in entries]
 
@@ -314,7 +314,7 @@ class OsDisk:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents, unless they exist."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
@@ -376,5 +376,5 @@ class OsDisk:
         return os.urandom(16)
 
     def boot_id(self) -> bytes:
-        """Return the random id that the system makes at each boot."""
+        """Return the random id that the system generates at each boot."""
         return system_files.boot_id()

@@ -52,11 +52,10 @@ class LeaderEpochs:
         return self._epochs[n - 1] if n else UNDEFINED_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest known epoch up to `epoch`, and the offset at which the one after it begins.
+        """Return the largest known epoch up to `epoch`, and the start offset of the next epoch.
 
-        For the latest epoch that is the end of the log. An epoch before all known ones is answered with
-        itself and the first known start; one after all of them, and -1, with (UNDEFINED_EPOCH,
-        UNDEFINED_OFFSET).
+        For the latest epoch that is the end of the log. For an epoch before all known ones, the result is that epoch and
+        the first known start; for one after all of them, and for -1, it is (UNDEFINED_EPOCH, UNDEFINED_OFFSET).
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def in_doubt(error: OSError) -> OSError:
-    """Return the error of a write after which the content of the disk is unknown: never one of a mere lack of space."""
+    """Return the error of a write after which the content of the disk is unknown; it never means a lack of space."""
     return OSError(EIO, f"what was written is in doubt: {error}")
 
 

@@ -1,7 +1,7 @@
 """Syncs a log without blocking the thread that owns it.
 
-The rule: a `FlushTask` is made, and its `finish` called, by the thread that owns the log; `run` may be called in any
-thread. Only `finish` moves the recovery point, unless the log was truncated meanwhile.
+The rule: the thread that owns the log creates a `FlushTask` and calls its `finish`; `run` may be called in any thread. Only
+`finish` moves the recovery point, unless the log was truncated meanwhile.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def unsynced_files(
 ) -> tuple[list[File], list[str]]:
     """Return the open files and the paths of segments and indexes written since the recovery point. Raises OSError.
 
-    The active segment is among them if `is_whole`. Indexes of the active segment are left out: recovery would rebuild them.
+    The active segment is included if `is_whole`, its indexes never: recovery would rebuild them.
     """
     active = store.active
     files: list[File] = []

@@ -16,8 +16,8 @@ def check_replicated(
 ) -> list[tuple[int, BatchHeader]]:
     """Return (position, header) of each whole batch that a leader sent to its follower `name`.
 
-    Raises CorruptRecordsError for a wrong checksum, RequestError(OFFSET_OUT_OF_RANGE) if an offset is before
-    `next_offset` or goes back.
+    Raises CorruptRecordsError for a wrong checksum, RequestError(OFFSET_OUT_OF_RANGE) if an offset is before `next_offset`
+    or before the end of the preceding batch.
     """
     entries = list(iter_batches(records))
     for position, header in entries:

@@ -39,7 +39,7 @@ class IndexedSegment(Protocol):
         """Offsets by timestamp."""
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Find the batch that contains `offset`, or the next one; None if there is none."""
+        """Return position and header of the batch that contains `offset`, or of the next one; None after the last batch."""
 
 
 def offset_entry_holds(segment: IndexedSegment, slot: int) -> bool:

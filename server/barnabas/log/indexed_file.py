@@ -170,7 +170,7 @@ class IndexedFile:
         self._index_bytes_wanted = 0
 
     def count_in(self, pool: OpenFiles) -> None:
-        """Count open resources against this pool from now on, in place of the former one."""
+        """Count open resources against this pool, in place of the former one."""
         self._pool = pool
         if self._is_pooled:
             pool.add(self)
@@ -325,7 +325,8 @@ class IndexedFile:
         return timestamp if timestamp >= 0 else self.disk.stat(self.path(names.LOG)).modified_ms
 
     def scan_start(self, timestamp_ms: int, position: int) -> int:
-        """Return the position from which to search for a timestamp: `position`, or a later one by an earlier scan."""
+        """Return the position from which to search for a timestamp: `position`, or a later one that an earlier scan
+        reached."""
         hint = self.time_hint
         return max(position, hint[1]) if hint is not None and timestamp_ms >= hint[0] else position
 
@@ -354,7 +355,7 @@ class IndexedFile:
     # --- lookups --------------------------------------------------------------------------------------------
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Find the batch that contains `offset`, or the next one; None if there is none.
+        """Return position and header of the batch that contains `offset`, or of the next one; None after the last batch.
 
         Raises OSError, CorruptRecordsError.
         """

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class LogGoneError(FileNotFoundError):
-    """All segments of a log are gone; other files in its directory show that it had some."""
+    """All segments of a log are gone; other files in its directory show that segments existed."""
 
 
 class Checkpoints(NamedTuple):
@@ -192,7 +192,7 @@ def write_checkpoints(disk: Disk, path: str, offsets: Checkpoints) -> None:
 
 
 def check_in_place(path: str, lock: Lock) -> None:
-    """Check that a log dir is still the one that was locked. Raises StorageError."""
+    """Check that a log dir is still the directory that was locked. Raises StorageError."""
     try:
         is_in_place = lock.is_in_place()
     except OSError as error:

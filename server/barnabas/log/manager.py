@@ -109,12 +109,12 @@ class LogManager:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The broker epoch in the clean-shutdown marks of all opened dirs; -1 if they differ or one has none."""
+        """The broker epoch in the clean-shutdown marks of all opened dirs; -1 if they differ or a dir lacks it."""
         epochs = {self._opener.broker_epochs.get(path, -1) for path in self.dirs}
         return epochs.pop() if len(epochs) == 1 else -1
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """Return the log of a partition, None if there is none here."""
+        """Return the log of a partition, None if this broker has none."""
         return self._logs.get((topic, partition))
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
@@ -324,7 +324,7 @@ class LogManager:
         return kept
 
     def _leave_behind(self, key: TopicPartition) -> None:
-        """Keep the files of a removed log, and of its copies, under other names. Raises StorageError."""
+        """Rename the remaining files of a removed log and of its copies, to keep them as stray. Raises StorageError."""
         directory = self.missing.pop(key, "")
         path = directory.rpartition("/")[0]
         if directory and path not in self.offline:
@@ -349,7 +349,7 @@ class LogManager:
         """Copy the missing rest, and replace the log by the copy; returns the new log.
 
         Raises StorageError for the dir that failed: the log then stays in its dir, unless it cannot be opened in the new
-        one.
+        dir.
         """
         old = move.partition_log
         key = (old.topic, old.partition)
@@ -398,9 +398,9 @@ class LogManager:
         return find_missing(self._logs, self.ownership, self.online, also_logs=also_logs)
 
     def lose_missing(self, error: StorageError) -> list[PartitionLog]:
-        """Find out what is missing after an error about a missing file; returns the logs that go offline.
+        """Find missing files after an error about a missing file; returns the logs that go offline.
 
-        None does if all is in place: then this broker itself has removed or renamed the file.
+        No log does if all files are in place: then this broker itself has removed or renamed the file.
         """
         try:
             log_and_file = missing_file_of(self._logs, self.ownership, error)

@@ -29,7 +29,7 @@ class Ownership:
     def take(self, path: str) -> None:
         """Create a dir if necessary, and lock it unless it is locked.
 
-        Raises StorageError if another broker has it, OSError.
+        Raises StorageError if another broker holds the lock, OSError.
         """
         if path in self._locks:
             return
@@ -100,7 +100,7 @@ class Ownership:
         return next((meta.node_id for meta in self.meta.values() if meta.node_id is not None), None)
 
     def check_in_place(self, path: str) -> None:
-        """Check, in any thread, that a log dir is still the one that was locked. Raises StorageError."""
+        """Check, in any thread, that a log dir is still the directory that was locked. Raises StorageError."""
         lock = self._locks.get(path)
         if lock is not None:
             logdir.check_in_place(path, lock)

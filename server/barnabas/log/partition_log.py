@@ -109,7 +109,7 @@ class PartitionLog(DurableLog):
     def validate_at_once(
         self, records: memoryview, *, now_ms: int, api_version: int
     ) -> ValidatedBatches | None:
-        """Validate a producer's records like `validation`; None if that takes several steps."""
+        """Validate a producer's records as `validation` does; None if that takes several steps."""
         return validate_at_once(records, api_version=api_version, config=self.config.rules, now_ms=now_ms)
 
     @guarded

@@ -37,7 +37,7 @@ class LogRegistry:
         return self._logs[key]
 
     def get(self, key: TopicPartition) -> PartitionLog | None:
-        """Return the log of a partition, None if there is none here."""
+        """Return the log of a partition, None if this broker has none."""
         return self._logs.get(key)
 
     def in_dir(self, path: str) -> list[PartitionLog]:

@@ -91,7 +91,7 @@ def iter_whole(
 
 
 def read_marker(file: ReadableFile, position: int, header: BatchHeader) -> EndMarker | None:
-    """Return the end marker in the control batch at `position`; None if it is another record, or gone."""
+    """Return the end marker in the control batch at `position`; None for another control record or a missing batch."""
     record = next(iter_records(file.read(header.size, position)), None)
     return None if record is None else parse_end_marker(record)
 

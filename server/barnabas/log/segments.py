@@ -192,8 +192,8 @@ class Segments:
     def replace(self, old: Sequence[Segment], new: Segment, *, due_ms: int) -> Steps[None]:
         """Replace the neighbouring segments `old` by a compacted one, with files marked `.cleaned`, in steps.
 
-        The log has it from the first step on, and may be written, truncated and restarted between the others; after
-        `abandon` no step may follow. Recovery completes the swap after a crash or an error in between.
+        The log has the new segment from the first step on, and may be written, truncated and restarted between the others;
+        after `abandon` no step may follow. Recovery completes the swap after a crash or an error in between.
         """
         first = self.all.index(old[0])
         assert self.all[first : first + len(old)] == tuple(old)

@@ -1,6 +1,6 @@
 """Start of a follower's log after the records in tiered storage: its former records are dropped (KIP-405).
 
-The rule: the file `tiered-start` decides. Without it the log is the old one; once it exists the log is the new one, and
+The rule: the file `tiered-start` decides. Without the file the old log is valid; once it exists the new log is valid, and
 a start after a crash completes the remaining steps.
 """
 
@@ -60,12 +60,12 @@ def decode(data: bytes) -> TieredStart:
 
 
 def save_start(disk: Disk, directory: str, start: TieredStart) -> None:
-    """Write the file that makes a log the new one. Raises OSError: then it is the old one."""
+    """Write the file that makes the new log valid. Raises OSError: then the old log stays valid."""
     disk.replace(_path(directory), encode(start), sync=True)
 
 
 def finish_start(disk: Disk, directory: str, start: TieredStart) -> LeaderEpochs:
-    """Write the log's files beside its empty segment, which exists; returns its leader epochs. Raises OSError."""
+    """Write the log's files beside its empty segment, which must exist; returns its leader epochs. Raises OSError."""
     epochs = LeaderEpochs(start.epochs)
     epochs.truncate_from_start(start.log_start_offset)
     snapshot = f"{directory}/{names.file_name(start.offset, names.SNAPSHOT)}"

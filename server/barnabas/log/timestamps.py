@@ -75,7 +75,7 @@ def find_timestamp_steps(
 
 
 def find_max_timestamp_steps(live: Live, record_bytes_max: int) -> Steps[TimestampOffset | None]:
-    """Find the first record with the largest timestamp, which is -1 if no record has one.
+    """Find the first record with the largest timestamp, which is -1 if no record has a timestamp.
 
     Raises OSError, RecordsError, the latter also if a decompressed record exceeds `record_bytes_max`.
     """
@@ -113,7 +113,7 @@ def segment_times_steps(live: Live) -> Steps[list[tuple[int, int]]]:
 
 
 def _iter_live(live: Live) -> Iterator[Segment]:
-    """Iterate over the segments of a log, skipping those that it no longer has."""
+    """Iterate over the segments of a log, skipping segments that were removed meanwhile."""
     base_offset = -1
     while True:
         segments = live()

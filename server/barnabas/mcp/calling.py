@@ -118,7 +118,7 @@ async def collected(events: Events, progress: Progress) -> dict[str, Any]:
 
 
 def bounded(value: Any) -> dict[str, Any]:
-    """Return an answer as an object. Raises ToolFailedError for one that is too long."""
+    """Return an answer as an object. Raises ToolFailedError if it is too long."""
     answer = value if isinstance(value, dict) else {"done": True} if value is None else {"answer": value}
     count = len(json.dumps(answer, ensure_ascii=False))
     if count > ANSWER_CHARS_MAX:

@@ -37,10 +37,10 @@ Application = Callable[
 
 
 class McpSite:
-    """Lifecycle: bound when it is made; `run` in a task, until cancelled."""
+    """The protocol at an address. Lifecycle: bound by its creation; `run` in a task, until cancelled."""
 
     def __init__(self, address: Address, token: str) -> None:
-        """Bind an address. Raises AddressError, also for one that other machines reach where there is no token."""
+        """Bind an address. Raises AddressError, also for one that other machines can reach if no token is set."""
         self._token = token.encode()
         self._site = Site(address, WHAT, unguarded="" if token else _UNGUARDED)
         self.url = self._site.url + PATH

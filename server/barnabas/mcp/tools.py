@@ -1,6 +1,6 @@
-"""Table of the tools: a name, what it is for, the route that does it, and an example of its arguments. Pure.
+"""Table of the tools: a name, its purpose, its route, and an example of its arguments. Pure.
 
-The rule: parameters are those of the route, with its words; this table adds types, and what a route does not say.
+The rule: parameters are those of the route, with its words; this table adds their types, and facts that the route lacks.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ _DESTROYING = frozenset(("restart_broker", "restore_snapshot", "reset", "kill_no
 
 @cache
 def tools_of(*, has_control: bool, may_write: bool) -> Mapping[str, Tool]:
-    """Return the tools by their names, in their order: those of a test broker too, those that change something too."""
+    """Return the tools by name, in order: `has_control` adds those of a test broker, `may_write` those that change data."""
     tools = [*map(_of_console, _CONSOLE), *(_control_tools() if has_control else ())]
     return {tool.name: tool for tool in tools if may_write or not tool.is_write}
 

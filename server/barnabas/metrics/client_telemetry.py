@@ -1,6 +1,6 @@
-"""Client telemetry as the broker has it: subscriptions from the cluster's settings, instances, what was pushed.
+"""Client telemetry of a broker: subscriptions from the cluster's settings, client instances, pushed metrics.
 
-The rule: made when the first client asks, and then as long as the broker; what a client pushes is read in a thread.
+The rule: created with the first request for it, and then kept as long as the broker runs; pushes are decoded in a thread.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Telemetry:
         now_ms: Callable[[], int],
         entropy: Entropy,
     ) -> None:
-        """`configs` are all resources' settings as of now; `take_subscriptions` is told when they change."""
+        """`configs` are the present settings of all resources; `take_subscriptions` is called when they change."""
         self._threads = threads
         self._budget = budget
         self._now_ms = now_ms
@@ -141,7 +141,7 @@ def _read(codec: int, data: bytes, bytes_max: int) -> Pushed:
 
 
 def attributes_of(context: RequestContext, instance_id: bytes) -> Attributes:
-    """Return the attributes of a client that subscriptions may look for, by the keys of `match`."""
+    """Return the attributes of a client that subscriptions may match, by the keys of `match`."""
     connection = context.connection
     host, port = connection.peer_address
     attributes = {

@@ -1,8 +1,8 @@
-"""The broker's and the clients' metrics as text, for any number of readers.
+"""The broker's and the clients' metrics as text, for any number of scrapers.
 
-The rule: values are copied in the event loop, in slices; everything else is done in a thread. An answer is never older
-than its request, but requests that come while one is being made share the next one, and one that took long to make is
-followed by a pause, so that many readers cost about as much as one.
+The rule: values are copied in the event loop, in slices; everything else is done in a thread. A response is never older
+than its request, but requests that arrive while a response is being built share the next one, and after a slow one there is
+a pause, so that many scrapers cost about as much as one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PAUSE_SECONDS_MAX = 2.0
 
 
 class _PendingText:
-    """An answer that is still to be made, with all requests that wait for it."""
+    """A response that is not built yet, shared by all requests that wait for it."""
 
     __slots__ = ("text",)
 
@@ -50,7 +50,7 @@ class _PendingText:
 
 
 class Exposition:
-    """Returns responses, one after the other, with the metrics of `collected`."""
+    """Builds responses, one after the other, with the metrics of `collected`."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
@@ -61,9 +61,9 @@ class Exposition:
         """Number of answers that have been made."""
 
     async def collected(self, *, is_summed: bool) -> Collected:
-        """Return the metrics as they are now, those of the node and those of clients.
+        """Return the present metrics, those of the node and those of clients.
 
-        Where it `is_summed`, all topics and all logs have one value together.
+        If `is_summed`, each metric of topics or logs has one value for all of them.
         """
         raise NotImplementedError
 
@@ -122,7 +122,7 @@ class BrokerExposition(Exposition):
         group_shards: Callable[[], Awaitable[list[GroupShard]]],
         threads: Threads,
     ) -> None:
-        """`group_shards` gives those of the group coordinator; raises RequestError or StorageError."""
+        """`group_shards` returns those of the group coordinator; raises RequestError or StorageError."""
         super().__init__(threads)
         self._parts = parts
         self._meter = meter

@@ -1,4 +1,4 @@
-"""Families of metrics as plain data: what a look at the broker yields, before it becomes text. Pure.
+"""Families of metrics as plain data, copied from the broker before they are rendered as text. Pure.
 
 The rule: a family has one name and one kind, and no two of its samples have the same labels.
 """
@@ -16,7 +16,7 @@ __all__ = ["COUNTER", "GAUGE", "HISTOGRAM", "INFO", "SUMMARY", "TOTAL", "Familie
 
 
 class Family:
-    """A metric: its name without a counter's `_total`, what it is, and its values by labels."""
+    """A metric: its name without a counter's `_total`, its description, and its values by labels."""
 
     __slots__ = ("kind", "name", "text", "values")
 

@@ -1,7 +1,7 @@
-"""Metrics of the authorizer: how many ACLs there are, and how often something was allowed or denied.
+"""Metrics of the authorizer: the number of ACLs, and of allowed and denied operations.
 
 The rule: names are those of Apache Kafka's metrics of plugins (`kafka.server:type=plugins,config=authorizer.class.name`),
-with counters in the place of its rates per minute, and one label more: the type of the resource.
+with counters instead of its rates per minute, and an additional label: the type of the resource.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Metrics of the broker itself, under the names that Kafka's metrics have behind Prometheus' exporter of JMX.
+"""Metrics of the broker itself, under the names of Kafka's metrics in Prometheus' exporter of JMX.
 
-The rule: a scrape copies numbers in the event loop, and a thread makes text of them. `kafka.server:type=
+The rule: a scrape copies numbers in the event loop, and a thread renders them as text. `kafka.server:type=
 BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`, and so on.
 """
 
@@ -57,11 +57,11 @@ class OpenConnections(Protocol):
 
     @property
     def delayed(self) -> Mapping[str, Throttling]:
-        """Delays of connections that came too fast to the broker or to the listener."""
+        """Delays of connections above the connection rate of the broker or of the listener."""
 
     @property
     def throttled(self) -> Mapping[str, Throttling]:
-        """Delays of connections that came too fast from one address."""
+        """Delays of connections above the connection rate of an address."""
 
     def open_on(self, listener: str) -> int:
         """Return the number of open connections."""
@@ -102,7 +102,7 @@ class MetricsParts(ServerParts):
 
 
 def server_families(families: Families, parts: ServerParts, meter: RequestMeter) -> None:
-    """Add what any node with clients has: requests, connections, quotas, its event loop and memory."""
+    """Add the metrics of any node with clients: requests, connections, quotas, its event loop and memory."""
     _requests(families, meter)
     _sockets(families, parts, meter)
     client_quota_families(families, parts.quotas)
@@ -114,9 +114,9 @@ def server_families(families: Families, parts: ServerParts, meter: RequestMeter)
 async def broker_families(
     parts: MetricsParts, meter: RequestMeter, shards: list[GroupShard], *, is_summed: bool = False
 ) -> Families:
-    """Return all metrics, as they are now; `shards` are those of the group coordinator.
+    """Return all present metrics; `shards` are those of the group coordinator.
 
-    Where it `is_summed`, all topics and all logs have one value together, which is quick however many there are.
+    If `is_summed`, each metric of topics or logs has one value for all of them, which is quick for any number.
     """
     families = Families()
     await _node(families, parts)

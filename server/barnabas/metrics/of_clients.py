@@ -1,7 +1,7 @@
 """Metrics that clients have pushed (KIP-714), as families. Pure.
 
-The rule: a client says what its metrics are called and what their labels are, but it cannot pass for the broker or for
-another client: names that are not those of Kafka's clients begin with `pushed_`, and labels that are ours are ours.
+The rule: a client chooses the names and labels of its metrics, but they cannot be confused with those of the broker or of
+another client: names that are not those of Kafka's clients begin with `pushed_`, and our labels override the client's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def client_families(clients: list[ClientMetrics]) -> Families:
-    """Return the metrics of all clients, and a line about each of them. Empties `clients`, which are copies.
+    """Return the metrics of all clients, and a line about each client. Empties `clients`, which are copies.
 
     Slow for many series: for a thread.
     """
@@ -64,7 +64,7 @@ def _family(families: Families, kinds: dict[str, str], exported: str, kind: str,
 
 
 def metric_name(name: str) -> str:
-    """A metric's name as Prometheus can have it."""
+    """Return a metric's name in Prometheus' alphabet."""
     exported = _NOT_IN_NAMES.sub("_", name)
     return exported if exported.startswith(KAFKA_PREFIX) else OTHER_PREFIX + exported
 

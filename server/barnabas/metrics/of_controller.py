@@ -1,6 +1,6 @@
 """Metrics of a controller and of its part in the quorum, under Kafka's names.
 
-The rule: the cluster is shown as the committed image has it, by each controller alike; work is counted where it is done.
+The rule: each controller exports the cluster of its committed image; work is counted by the controller that does it.
 `kafka.controller:type=KafkaController,name=FencedBrokerCount` is `kafka_controller_kafkacontroller_fencedbrokercount`.
 """
 

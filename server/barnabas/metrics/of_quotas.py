@@ -1,7 +1,7 @@
-"""Metrics of client quotas: what is counted of clients that have one, and how they were throttled.
+"""Metrics of client quotas: the usage of clients with a quota, and their throttling.
 
-The rule: names and labels are those of Kafka's MBeans (`kafka.server:type=Produce,user=...,client-id=...`); those that were
-throttled most are shown where there are very many.
+The rule: names and labels are those of Kafka's MBeans (`kafka.server:type=Produce,user=...,client-id=...`); if there are
+very many, only the most throttled ones are exported.
 """
 
 from __future__ import annotations

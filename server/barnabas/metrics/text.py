@@ -1,6 +1,6 @@
-"""Families of metrics as text, in the format that the reader accepts. Slow for many metrics: runs in a thread.
+"""Families of metrics as text, in a format that the scraper accepts. Slow for many metrics: runs in a thread.
 
-The rule: nothing of the broker is looked at here; what is shown was copied before. No single step keeps the interpreter
+The rule: the broker is not accessed here; all values were copied before. No single step keeps the interpreter
 for long: text is joined and values are freed a few hundred lines at a time.
 """
 
@@ -31,15 +31,15 @@ class Text:
 
 
 def content_type_for(accept: str) -> str:
-    """Return the content type that suits a request best; `accept` is what it says in its header of that name."""
+    """Return the content type that suits a request best; `accept` is its header of that name."""
     _, content_type = choose_encoder(accept)
     return str(content_type)
 
 
 def render(families: Iterable[Family], content_type: str) -> Text:
-    """Return the text of families, which are empty afterwards, and of the process itself (CPU, memory, open files).
+    """Return the text of families, which are emptied, and of the process itself (CPU, memory, open files).
 
-    `content_type` is one that `content_type_for` has chosen.
+    `content_type` is a result of `content_type_for`.
     """
     is_openmetrics = content_type.startswith(OPENMETRICS)
     writer = _Writer(is_openmetrics)
@@ -59,7 +59,7 @@ def render(families: Iterable[Family], content_type: str) -> Text:
 
 
 class _Writer:
-    """Writes families in OpenMetrics' format, or in the older one of Prometheus."""
+    """Writes families in the format of OpenMetrics, or in Prometheus' older one."""
 
     def __init__(self, is_openmetrics: bool) -> None:
         self._is_openmetrics = is_openmetrics

@@ -21,7 +21,7 @@ class PoolExhaustedError(Exception):
 
 
 class BodyPool:
-    """Bytes that the larger bodies of one address may take."""
+    """Memory for the larger bodies of one address."""
 
     def __init__(self, bytes_max: int = POOL_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -30,11 +30,11 @@ class BodyPool:
 
     @property
     def bytes_taken(self) -> int:
-        """Bytes that are taken now."""
+        """Number of reserved bytes."""
         return self._bytes_taken
 
     async def take(self, count: int) -> None:
-        """Take bytes; waits while others have them. Raises PoolExhaustedError."""
+        """Reserve bytes; waits while too few are free. Raises PoolExhaustedError."""
         with trio.move_on_after(WAIT_SECONDS_MAX):
             while self._bytes_taken + count > self._bytes_max:
                 await self._waiting.park()

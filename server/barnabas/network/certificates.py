@@ -45,7 +45,7 @@ def make_all(
 ) -> None:
     """Create the authority, the key of a server and those of its users, unless they exist. Raises OSError.
 
-    For each there are NAME.key, NAME.crt, and NAME.pem with both. `hosts` are the names and addresses of the server.
+    Each has the files NAME.key, NAME.crt, and NAME.pem with both. `hosts` are the names and addresses of the server.
     """
     directory.mkdir(parents=True, exist_ok=True)
     authority = _read(directory, AUTHORITY)

@@ -15,10 +15,10 @@ CLOSED_BY_BROKER = "the broker closed the connection"
 
 
 async def dial(host: str, port: int) -> trio.SocketStream:
-    """Open a TCP connection on which small requests leave at once.
+    """Open a TCP connection without delay of small requests (TCP_NODELAY).
 
-    Raises OSError, of several addresses of the host that of one that has not simply refused: ConnectionRefusedError says
-    that all have.
+    Raises OSError: of a host's addresses, an error other than a refused connection takes precedence; ConnectionRefusedError
+    means that all have refused.
     """
     import trio  # which a client without an event loop does without
 
@@ -34,7 +34,7 @@ async def dial(host: str, port: int) -> trio.SocketStream:
 
 
 def first_reason(causes: Sequence[OSError]) -> OSError:
-    """Return why none of a host's addresses can be reached: errors other than a refused connection first."""
+    """Return the reason why a host cannot be reached: errors other than a refused connection take precedence."""
     return next((cause for cause in causes if not isinstance(cause, ConnectionRefusedError)), causes[0])
 
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 requests, one after the other on a connection, and the check of requests from browsers.
 
-The rule: a request that has begun must progress, or its connection ends, and its body has a limit in bytes and in time;
-a request from another site is refused, as is, on a loopback address, one by a foreign host name (DNS rebinding).
+The rule: a request that has begun must progress, or its connection is closed, and its body has a limit in bytes and in
+time; a request from another site is refused, as is, on a loopback address, one by a foreign host name (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "")
 
 
 def is_of_a_web_page(request: h11.Request, addresses: set[str]) -> bool:
-    """Return whether a browser may have sent a request for a page; `addresses` are this machine's, beside localhost."""
+    """Return whether a web page may have sent a request; `addresses` are this machine's, in addition to localhost."""
     return _header(request, b"origin") is not None or has_foreign_host(request, addresses)
 
 
 def has_foreign_host(request: h11.Request, addresses: set[str]) -> bool:
-    """Return whether a request asks a host by a name that is neither localhost nor one of `addresses`."""
+    """Return whether a request's Host is neither localhost nor one of `addresses`."""
     try:
         name = urlsplit(f"//{_header(request, b'host') or ''}").hostname or ""
     except ValueError:
@@ -80,9 +80,9 @@ def is_of_another_site(request: h11.Request) -> bool:
 def refusal_of(
     request: h11.Request, addresses: set[str], *, is_local: bool, has_logins: bool, server: str
 ) -> str:
-    """Return why a request that a browser may have sent is refused; empty for one that is not.
+    """Return the reason for refusing a request that a browser may have sent; empty if it is accepted.
 
-    `is_local` says that this machine alone can connect to `addresses`, `server` what there is, as "registry".
+    `is_local`: only this machine can connect to `addresses`; `server` is the name of the server, for example "registry".
     """
     if is_of_another_site(request):
         return "requests of other sites are not answered"
@@ -96,7 +96,7 @@ def refusal_of(
 
 
 def basic_credentials(header: bytes) -> tuple[str, str] | None:
-    """Return the name and the password of `Authorization: Basic`; None if there are none."""
+    """Return the name and the password of `Authorization: Basic`; None without valid ones."""
     scheme, _, text = header.partition(b" ")
     try:
         if scheme.lower() != b"basic" or len(text) > CREDENTIALS_BYTES_MAX:
@@ -120,7 +120,7 @@ class TooLargeError(Exception):
 
 
 class HttpReader:
-    """One visitor's requests."""
+    """Reads one visitor's requests, and sends the responses."""
 
     def __init__(self, visitor: Visitor, *, header_bytes_max: int) -> None:
         self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=header_bytes_max)
@@ -137,9 +137,9 @@ class HttpReader:
         body_bytes_max: BodyBytesMax,
         is_streamed: IsStreamed | None = None,
     ) -> tuple[h11.Request, bytes] | None:
-        """Return the next request with its body; None when the visitor has gone or is too slow.
+        """Return the next request with its body; None when the visitor has disconnected or is too slow.
 
-        The body has its place in the pool of the address until the next request; a streamed one is left to `next_piece`.
+        The body occupies the pool of the address until the next request; a streamed body is read by `next_piece`.
         Raises RemoteProtocolError, TooLargeError, PoolExhaustedError.
         """
         connection = self.connection
@@ -237,9 +237,9 @@ class HttpReader:
     ) -> None:
         """Answer requests, one after the other, until the connection ends.
 
-        `answer` sends the response to a request with its body, and returns whether the connection continues; `refuse`
-        sends a status and a message for an unreadable request, and ends it. The first request must begin within
-        `first_within`, if that is given. Raises BrokenResourceError when the peer has disconnected.
+        `answer` sends the response to a request with its body, and returns whether the connection continues; `refuse` sends
+        a status and a message for an unreadable request, and ends it. The first request must begin within `first_within`,
+        if that is set. Raises BrokenResourceError when the peer has disconnected.
         """
         within = idle_seconds_max if first_within is None else first_within
         try:
@@ -263,7 +263,7 @@ class HttpReader:
             self.release()
 
     async def linger(self) -> None:
-        """Read and drop the rest of the request: a connection closed before that would lose the response."""
+        """Read and discard the rest of the request: if the connection were closed earlier, the response would be lost."""
         with trio.move_on_after(_LINGER_SECONDS_MAX), suppress(trio.BrokenResourceError):
             while await self.visitor.stream.receive_some(_READ_BYTES):
                 pass
@@ -306,8 +306,8 @@ class HttpReader:
     ) -> None:
         """Send a response of unknown length: the pieces that `work` passes to its argument `send`.
 
-        `send` returns when the piece is sent, so that a slow reader slows the work down. The work ends if the reader
-        does not take a piece in time, or disconnects.
+        `send` returns when the piece is sent, so that a slow reader slows the work down. The work is cancelled if the
+        reader does not read a piece in time, or disconnects.
         """
         async with trio.open_nursery() as nursery:
 
@@ -335,8 +335,8 @@ class HttpReader:
     ) -> bool:
         """Send a response of unknown length while the body of the request is read, by `work`, with `next_piece`.
 
-        Returns whether the connection may have another request. `send`, the argument of `work`, raises
-        BrokenResourceError if the visitor does not take a piece in time.
+        Returns whether the connection may have another request. `send`, the argument of `work`, raises BrokenResourceError
+        if the visitor does not read a piece in time.
         """
 
         async def send(piece: bytes) -> None:
@@ -356,10 +356,10 @@ class HttpReader:
         return False
 
     async def while_there(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """Return the result of `work`, or None if the visitor disconnects before, which cancels it.
+        """Return the result of `work`, or None if the visitor disconnects first, which cancels it.
 
-        This reads nothing, so that a visitor may have sent the next request; where the system does not tell the state of a
-        connection (it is Linux that does), the work goes on to its end.
+        Nothing is read meanwhile, so that a visitor may have sent the next request; on a system that does not report the
+        state of a connection (only Linux does), the work continues to its end.
         """
         result: T | None = None
         failure: Exception | None = None
@@ -388,7 +388,7 @@ class HttpReader:
                 return
 
     async def _await_departure(self, scope: trio.CancelScope) -> None:
-        """Cancel when the visitor has gone; one that sends something else meanwhile breaks the rules, and goes too."""
+        """Cancel when the visitor has disconnected; also if it sends data meanwhile, which is not allowed."""
         with suppress(trio.BrokenResourceError):
             await self.visitor.stream.receive_some(_READ_BYTES)
         scope.cancel()
@@ -413,7 +413,8 @@ class HttpService(ABC):
     """Which requests have their bodies read while they are answered; None for no request."""
 
     async def serve(self, visitor: Visitor) -> None:
-        """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
+        """Answer the requests of a connection, one after the other. Raises BrokenResourceError if the peer has
+        disconnected."""
         reader = HttpReader(visitor, header_bytes_max=self.header_bytes_max)
         await reader.serve(
             partial(self.answer, reader),
@@ -434,4 +435,4 @@ class HttpService(ABC):
 
     @abstractmethod
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
-        """Send the response to a request that cannot be read, the last one of a connection."""
+        """Send the response to a malformed request, the last one of a connection."""

@@ -1,7 +1,7 @@
 """Keys that sign tokens: a JWKS in a file or behind a URL that the operator has set.
 
-The rule: an address that a client names is never used. Keys are read in a thread, again after a while, and sooner for an
-unknown key; as anyone can claim one, at most every ten seconds.
+The rule: an address in a client's token is never used. Keys are read in a thread, again after a while, and sooner for an
+unknown key; as any client can claim one, at most every ten seconds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Jwks:
         return urlsplit(self.url).scheme == "file"
 
     def is_due(self, now_s: float, *, lacks_key: bool) -> bool:
-        """Return whether the keys must be read (again): they are old, or lack the one that a token names."""
+        """Return whether the keys must be read (again): they are old, or lack the key that a token names."""
         age_s = now_s - self._read_at
         return self.keys is None or age_s > (UNKNOWN_KEY_SECONDS if lacks_key else self._refresh_s)
 

@@ -1,6 +1,6 @@
-"""Kerberos by MIT's library (the package `gssapi`): logins that are accepted with a keytab, and logins with one.
+"""Kerberos by MIT's library (the package `gssapi`): accepting logins with a keytab, and logging in with one.
 
-The rule: nothing else imports the package, and nothing here runs in the event loop: all of it may wait for files, and
+The rule: no other module imports the package, and nothing here runs in the event loop: all of it may wait for files, and
 logging in for a key distribution centre. Errors have the library's text and an explanation for operators.
 """
 
@@ -62,7 +62,7 @@ def library() -> Any:
 
 
 def default_realm() -> str:
-    """Return the default realm of krb5.conf, empty where there is none. Raises KerberosError without the package."""
+    """Return the default realm of krb5.conf, empty without one. Raises KerberosError without the package."""
     gssapi = library()
     try:
         # The library adds the realm to a name that has none.
@@ -90,10 +90,10 @@ def _translated(error: Any) -> KerberosError:
 
 
 class Acceptor:
-    """The key of a service, with which tickets for it are checked. The keytab is read again for each of them."""
+    """The key of a service, which checks tickets for it. The keytab is read again for each ticket."""
 
     def __init__(self, principal: str, keytab: str | None) -> None:
-        """Look for the key of `principal`; without a `keytab` in the library's default one. Raises KerberosError."""
+        """Load the key of `principal`; without a `keytab` from the library's default one. Raises KerberosError."""
         self._gssapi = gssapi = library()
         try:
             self._credentials = gssapi.Credentials(
@@ -111,7 +111,7 @@ class Acceptor:
 
 
 class Context:
-    """A security context of either side. Everything that fails raises KerberosError."""
+    """A security context of either side. All failures raise KerberosError."""
 
     def __init__(self, gssapi: Any, context: Any) -> None:
         self._gssapi = gssapi
@@ -176,10 +176,10 @@ class Login:
 
 
 class Tickets:
-    """Tickets for services. Those from a keytab are got when they are needed, and again after half of their life."""
+    """Tickets for services. With a keytab they are requested on demand, and again after half of their lifetime."""
 
     def __init__(self, login: Login) -> None:
-        """Read the keytab, if there is one; no server is contacted yet. Raises KerberosError."""
+        """Read the keytab, if it is set; no server is contacted yet. Raises KerberosError."""
         self.login = login
         self.limiter = trio.CapacityLimiter(1)
         """For the thread of a login's first step: one at a time asks the key distribution centre."""

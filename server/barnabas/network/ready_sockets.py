@@ -1,7 +1,7 @@
 """Readiness of accepted sockets for reading, without a turn of the event loop.
 
-The rule: Trio's own set of sockets reports only at the end of a turn. This one holds each socket for as long as it is
-open, level-triggered, so one system call of a microsecond tells whether one socket, and no other, is ready.
+The rule: Trio's own set of sockets reports only at the end of a turn. This one contains each socket for as long as it is
+open, level-triggered, so one system call of a microsecond shows whether one socket, and no other, is ready.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ReadySockets:
         self._set.register(descriptor, READABLE)
 
     def is_only_one(self, descriptor: int, seconds: float) -> bool:
-        """Return whether this socket has something to read, and no other; looks for up to `seconds` if none has."""
+        """Return whether this socket, and no other, is readable; polls for up to `seconds` while none is."""
         poll = self._set.poll
         ready = poll(0, 2)
         if not ready and seconds > 0.0:

@@ -28,7 +28,7 @@ RouteT = TypeVar("RouteT", bound=PathRoute)
 
 
 class NoRouteError(Exception):
-    """No route answers a request: status 404, or 405 where `methods` are those that the path has."""
+    """No route answers a request: status 404, or 405 if the path has other `methods`."""
 
     def __init__(self, path: str, methods: Sequence[str]) -> None:
         super().__init__(f"{path} takes {', '.join(methods)}" if methods else f"there is nothing at {path}")
@@ -51,7 +51,7 @@ class Router(Generic[RouteT]):
         return route, {name: unquote(text) for name, text in parameters.items()}
 
     def find_segments(self, method: str, segments: Sequence[str]) -> tuple[RouteT, dict[str, str]]:
-        """Return the route of a request by the segments of its path, the first of which is empty, undecoded.
+        """Return the route of a request by the undecoded segments of its path, the first of which is empty.
 
         Raises NoRouteError.
         """

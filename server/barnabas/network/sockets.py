@@ -62,9 +62,9 @@ class PlainTransport:
         wait_sets: WaitSets | None = None,
         ready: ReadySockets | None = None,
     ) -> None:
-        """Without `wait_sets` nothing bounds how many connections return from waiting in one turn.
+        """Without `wait_sets` the number of connections that return from waiting in one turn is not limited.
 
-        Without `ready` sockets it is unknown whether this is the only one with something to read.
+        Without `ready` sockets `is_only_readable` is always false.
         """
         self.local_address = local
         self.peer_address = peer
@@ -88,7 +88,7 @@ class PlainTransport:
     async def wait_readable(
         self, *, soon: bool = True, is_crowded: bool = False, arrived: Callable[[], bool] | None = None
     ) -> None:
-        """Wait until there may be something to read, or the peer has closed."""
+        """Wait until data may be readable, or the peer has closed."""
         if (is_crowded or not soon) and self._wait_sets is not None:
             wait_set = self._wait_sets.active if soon else self._wait_sets.inactive
             await wait_set.wait_readable(self._socket.fileno(), arrived)
@@ -99,11 +99,11 @@ class PlainTransport:
             raise trio.ClosedResourceError
 
     def is_only_readable(self, seconds: float) -> bool:
-        """Return whether this connection has something to read, and no other; looks for up to `seconds`."""
+        """Return whether this connection, and no other, is readable; polls for up to `seconds`."""
         return self._ready is not None and self._ready.is_only_one(self._socket.fileno(), seconds)
 
     def expect(self, size: int) -> None:
-        """Tell that at least `size` bytes are still to come.
+        """Announce that at least `size` more bytes are expected.
 
         A peer that sends a large request in small pieces, as TLS does with its records, would wake its task for each.
         """
@@ -119,14 +119,14 @@ class PlainTransport:
             self._wait_sets.wake(self._socket.fileno())
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read available data into `view`: 0 means that the peer has closed, None that there is none yet."""
+        """Read available data into `view`: 0 means that the peer has closed, None that no data is available."""
         try:
             return self._socket.recv_into(view)
         except BlockingIOError:
             return None
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """Send as much as the socket takes; returns the number of bytes. Raises OSError when the peer has disconnected."""
+        """Send as much as the socket accepts; returns the number of bytes. Raises OSError if the peer has disconnected."""
         try:
             return self._socket.send(data)
         except BlockingIOError:
@@ -183,7 +183,7 @@ class PlainTransport:
                 self._took_some()
 
     def _fell_behind(self, chunks: list[Chunk], size: int) -> None:
-        """Tell the reader how much of a response stays in memory: at least the `size` bytes in hand."""
+        """Report to the reader how much of a response stays in memory: at least `size` bytes."""
         if not self._behind and self._reader is not None:
             in_memory = sum(len(chunk) for chunk in chunks if not isinstance(chunk, FileRegion))
             self._reader.fell_behind(max(in_memory, size))
@@ -225,7 +225,7 @@ class PlainTransport:
 
 
 def in_memory(chunks: list[Chunk]) -> bytes | bytearray | memoryview | None:
-    """Return chunks as one, with the regions among them read; None where they are too large for that. Raises OSError."""
+    """Return chunks as one, with the regions among them read; None if these are too large. Raises OSError."""
     first, size = chunks[0], 0
     if len(chunks) == 1 and not isinstance(first, FileRegion):
         return first
@@ -277,7 +277,7 @@ class SocketAcceptor:
         await trio.lowlevel.wait_readable(self._socket)
 
     def accept_now(self) -> PlainTransport | None:
-        """Return the next connection; None if there is none. Raises OSError."""
+        """Return the next connection; None if none is waiting. Raises OSError."""
         try:
             accepted, peer = self._socket.accept()
         except BlockingIOError:
@@ -312,7 +312,7 @@ class SocketNetwork:
         return socket.getfqdn()
 
     def bind(self, host: str, port: int) -> list[SocketAcceptor]:
-        """Bind all addresses of a host. Raises OSError, of it UnknownHostError."""
+        """Bind all addresses of a host. Raises OSError, with UnknownHostError for an unknown host."""
         return [SocketAcceptor(sock, self._wait_sets, self._ready) for sock in bind_sockets(host, port)]
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:
@@ -321,9 +321,9 @@ class SocketNetwork:
 
 
 def bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """Bind all addresses of a host, for `listen`. Raises OSError, of it UnknownHostError.
+    """Bind all addresses of a host, for `listen`. Raises OSError, with UnknownHostError for an unknown host.
 
-    As long as they do not listen, clients are refused; a port that another program listens on is an error at once.
+    Until they listen, clients are refused; a port on which another program listens is an error immediately.
     """
     if not host or host in EVERYWHERE:
         return [_bound_everywhere(host, port)]

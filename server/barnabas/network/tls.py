@@ -1,7 +1,7 @@
 """Connections with TLS: an accepted socket behind Python's ssl, as `network.transport.Transport`.
 
-The rule: what is waited for is the socket, never OpenSSL; records of at most 16 KiB are encrypted and sent piece by piece,
-so that a connection holds no more than one of them beside what its response holds. Handshakes run in threads: a signature
+The rule: tasks wait for the socket, never for OpenSSL; records of at most 16 KiB are encrypted and sent piece by piece,
+so that a connection holds no more than one of them in addition to its response. Handshakes run in threads: a signature
 takes milliseconds.
 """
 
@@ -31,7 +31,7 @@ RECEIVED_PER_TURN: Final = 128 * 1024
 
 
 class TlsTransport(PlainTransport):
-    """A connection with TLS. Lifecycle: made of an accepted one, `handshake`, then as any other."""
+    """A connection with TLS. Lifecycle: created from an accepted one, `handshake`, then as any other."""
 
     __slots__ = ("_suites", "_tls")
 
@@ -68,7 +68,7 @@ class TlsTransport(PlainTransport):
     async def wait_readable(
         self, *, soon: bool = True, is_crowded: bool = False, arrived: Callable[[], bool] | None = None
     ) -> None:
-        """Wait until there may be something to read, or the peer has closed."""
+        """Wait until data may be readable, or the peer has closed."""
         if self._tls.pending():
             await trio.lowlevel.checkpoint()
         else:
@@ -79,11 +79,11 @@ class TlsTransport(PlainTransport):
         super().expect(size - RECORD_BYTES_MAX)
 
     def is_only_readable(self, seconds: float) -> bool:
-        """Return whether this connection has something to read, and no other; looks for up to `seconds`."""
+        """Return whether this connection, and no other, is readable; polls for up to `seconds`."""
         return not self._tls.pending() and super().is_only_readable(seconds)
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read and decrypt available data into `view`: 0 means that the peer has closed, None that there is none yet."""
+        """Read and decrypt available data into `view`: 0 means that the peer has closed, None that no data is available."""
         room, count = min(len(view), RECEIVED_PER_TURN), 0
         while count < room:
             try:
@@ -100,7 +100,7 @@ class TlsTransport(PlainTransport):
         return count
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
-        """Encrypt and send all of it if it is little and the socket takes it, else nothing. Raises OSError."""
+        """Encrypt and send all of it if it is small and the socket accepts it, else nothing. Raises OSError."""
         if len(data) > PIECE_BYTES:
             return 0
         try:

@@ -1,7 +1,7 @@
 """Checks of a new key store that replaces a listener's while the broker runs (KIP-226).
 
-The rule: clients know the broker by the names in its certificate, so another certificate has the same subject and all
-alternative names of the one before, unless `ssl.allow.dn.changes` and `ssl.allow.san.changes` say otherwise. These are
+The rule: clients know the broker by the names in its certificate, so a new certificate must have the same subject and all
+alternative names of the old one, unless `ssl.allow.dn.changes` and `ssl.allow.san.changes` allow others. These are
 Apache Kafka's checks.
 """
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def check_replacement(
     old: ServerTls, new: ServerTls, *, subject_may_change: bool, alternative_names_may_change: bool
 ) -> None:
-    """See that connections may be accepted with `new` from now on, where it was `old` before.
+    """Check that `new` may replace `old` for accepting connections.
 
-    Raises TlsError: the certificate has another distinguished name, lacks an alternative name, or there is a trust store
-    where none was.
+    Raises TlsError if the certificate has another distinguished name or lacks an alternative name, or if only the new one
+    has a trust store.
     """
     if new.has_trust_store and not old.has_trust_store:
         raise TlsError(

@@ -1,4 +1,4 @@
-"""TLS contexts of Python's ssl, made of Kafka's settings.
+"""TLS contexts of Python's ssl, created from Kafka's settings.
 
 The rule: a setting that OpenSSL cannot honour is an error, never a weaker connection.
 """

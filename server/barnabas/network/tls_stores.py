@@ -1,6 +1,6 @@
 """Keys and certificates of Kafka's settings: PEM or PKCS12, in files or in the settings themselves.
 
-The rule: everything is read here into PEM in memory, once, so that the checked content is the one in use. Errors name
+The rule: all files are read here into PEM in memory, once, so that the checked content is the one in use. Errors name
 the fault and the file, never a password.
 """
 
@@ -47,7 +47,7 @@ class KeyMaterial:
 
     @property
     def certificate(self) -> str:
-        """The owner's own certificate, as PEM; empty if there is none."""
+        """The owner's own certificate, as PEM; empty without one."""
         match = _CERTIFICATE.search(self.pem)
         return match[0].decode() if match is not None else ""
 

@@ -51,7 +51,7 @@ class Reader(Protocol):
         """Call when more could be sent."""
 
     def caught_up(self) -> None:
-        """Call when all of it is sent."""
+        """Note that the response was sent completely."""
 
 
 class Transport(Protocol):
@@ -71,30 +71,28 @@ class Transport(Protocol):
     async def wait_readable(
         self, *, soon: bool = True, is_crowded: bool = False, arrived: Callable[[], bool] | None = None
     ) -> None:
-        """Wait until there may be something to read, or the peer has closed.
+        """Wait until data may be readable, or the peer has closed.
 
-        `soon` is true if data are expected soon, `is_crowded` if they are for many other connections too. Of connections
+        `soon` is true if data is expected soon, `is_crowded` if it is for many other connections too. Of connections
         that are not expected to be active, or are among many, only as many return in each turn of the event loop as it
-        has time for. For these `arrived`, which must not raise, may be called when data have arrived: while it returns
+        has time for. For these `arrived`, which must not raise, may be called when data has arrived: while it returns
         false the wait continues.
         """
 
     def is_only_readable(self, seconds: float) -> bool:
-        """Return whether this connection, and no other, has something to read; looks for up to `seconds`.
+        """Return whether this connection, and no other, is readable; polls for up to `seconds`.
 
-        False is always right: then the connection waits as any other.
+        False is always allowed: then the connection waits as any other.
         """
 
     def expect(self, size: int) -> None:
-        """Announce that at least `size` more bytes are expected, so that one wait may cover many. 0 ends that: then a
-        wait ends with any data.
-        """
+        """Announce that at least `size` more bytes are expected, so that one wait may cover many; 0 cancels that."""
 
     def wake(self) -> None:
         """Make a task that waits for data return from its wait, though there may be none."""
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read available data into `view`: 0 means that the peer has closed, None that there is none yet."""
+        """Read available data into `view`: 0 means that the peer has closed, None that no data is available."""
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
         """Send as much as possible without waiting; returns the number of bytes; pass the rest to `send`.
@@ -126,7 +124,7 @@ class Acceptor(Protocol):
         """Wait until there may be a connection to accept."""
 
     def accept_now(self) -> Transport | None:
-        """Return the next connection; None if there is none. Raises OSError."""
+        """Return the next connection; None if none is waiting. Raises OSError."""
 
     def close(self) -> None:
         """Stop listening; tasks that wait are woken with trio.ClosedResourceError."""
@@ -141,7 +139,7 @@ class Network(Protocol):
     def bind(self, host: str, port: int) -> Sequence[Acceptor]:
         """Bind all addresses of a host; "" is every interface, port 0 a free one.
 
-        Raises OSError, of it UnknownHostError.
+        Raises OSError, with UnknownHostError for an unknown host.
         """
 
     async def dial(self, host: str, port: int) -> trio.abc.Stream:

@@ -2,8 +2,8 @@
 
 The rule: only some requests of a key run in parallel, so that one visitor does not block others. An attacker that
 guesses passwords waits, and no other visitor waits for it: the logins of one user from one address are tried one after
-the other, with a pause after each failure; those of one address, and all logins, have a limit of parallel ones, which
-does not include pauses.
+the other, with a pause after each failure; the number of parallel logins of one address, and of all, is limited, without
+counting pauses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Connections of the few that look at a broker over HTTP: a reader of metrics, a test with the control API.
+"""Connections of the few HTTP clients of a broker: a scraper of metrics, a test with the control API.
 
-The rule: a visitor, however slow, delays only itself. There are few places; where all are taken, the connection that is
-idle for longest is closed for a new one.
+The rule: a visitor, however slow, delays only itself. Their number is limited; at the limit, the longest idle connection is
+closed for a new one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AddressError(Exception):
 def bind(host: str, port: int, what: str, *, unguarded: str = "") -> list[socket]:
     """Bind an address for `what`, port 0 for a free one.
 
-    `unguarded` is the error if other machines can reach the address, with {} for it; empty if they may. Raises
+    `unguarded` is the error if other machines can reach the address, with {} for the address; empty if they may. Raises
     AddressError.
     """
     where = url_address(host, port)
@@ -52,9 +52,9 @@ def bind(host: str, port: int, what: str, *, unguarded: str = "") -> list[socket
 
 
 def listen(sockets: Iterable[socket], what: str) -> None:
-    """Make bound sockets accept connections for `what` from now on.
+    """Make bound sockets accept connections for `what`.
 
-    Raises AddressError: another listener may have the same port, which only the second to listen finds out.
+    Raises AddressError: another program may have bound the same port, which only the second `listen` detects.
     """
     for sock in sockets:
         with _explained(what, url_address(*sock.getsockname()[:2])):
@@ -84,7 +84,7 @@ class Address(NamedTuple):
 
 
 def read_address(text: str, what: str, *, certificate: str = "", key: str = "") -> Address:
-    """Read `HOST:PORT` of `what`, and the files (PEM) of its certificate and key, if it has some. Raises AddressError."""
+    """Read `HOST:PORT` of `what`, and the PEM files of its certificate and key, if they are set. Raises AddressError."""
     where = host_and_port(text.strip())
     if where is None:
         raise AddressError(f"the address of {what}, {text!r}, is not of the form HOST:PORT")
@@ -105,7 +105,7 @@ def _server_context(certificate: str, key: str, what: str) -> SSLContext:
 
 
 class Site:
-    """Bound address of a server, and its visitors. Lifecycle: bound when it is made, `serve` in a task."""
+    """Bound address of a server, and its visitors. Lifecycle: bound by its creation, `serve` in a task."""
 
     def __init__(self, address: Address, what: str, *, unguarded: str = "") -> None:
         """Bind the address, as `bind` does. Raises AddressError."""
@@ -144,15 +144,16 @@ class Site:
         await Visitors(self._what, count_max, answer, self._tls).serve(self.sockets)
 
     def close(self) -> None:
-        """Close the sockets of one that does not serve."""
+        """Close the sockets of a site that does not serve."""
         for sock in self.sockets:
             sock.close()
 
 
 class Visitor:
-    """A connection. `moved_s` is when a byte was last received or sent; `is_waiting` while its answer is being made.
+    """A connection. `moved_s` is the time at which a byte was last received or sent; `is_waiting`: a response is being
+    built.
 
-    `address` is that of the peer's machine, as text; empty for a peer that has gone already.
+    `address` is that of the peer's machine, as text; empty for a peer that has already disconnected.
 
     `bodies` is the memory that the bodies of its requests share with those of all visitors of the address.
     """
@@ -243,7 +244,7 @@ class Visitors:
             self._present.discard(visitor)
 
     def _has_place(self) -> bool:
-        """Return whether a new connection is allowed; if necessary closes the one that was idle longest."""
+        """Return whether a new connection is allowed; closes the longest idle one if necessary."""
         if len(self._present) < self._count_max:
             return True
         idle = [visitor for visitor in self._present if not visitor.is_waiting]
@@ -266,7 +267,7 @@ def _address_of(stream: trio.abc.Stream) -> str:
 
 
 async def _secure(visitor: Visitor, context: SSLContext) -> None:
-    """Speak TLS with a visitor. Raises BrokenResourceError for one that does not."""
+    """Begin TLS with a visitor. Raises BrokenResourceError if its handshake is too slow."""
     stream = trio.SSLStream(visitor.stream, context, server_side=True, https_compatible=True)
     with trio.move_on_after(HANDSHAKE_SECONDS_MAX) as limit:
         await stream.do_handshake()

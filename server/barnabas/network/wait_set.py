@@ -3,7 +3,7 @@
 The rule: Trio wakes every task with a readable socket in one turn, and waking 5,000 takes tenths of a second before any
 of them has been served. So sockets of new and idle connections, and of active ones while there are many, wait in a
 separate set (epoll, kqueue) inside Trio's, from which each turn takes some: the kernel returns them first come, first
-served. A request that can be answered without waiting is answered there, and the task sleeps on.
+served. A request that needs no waiting is answered there, without waking its task.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class WaitSet:
 
 
 def _next_count(count: int, turn_seconds: float) -> int:
-    """Return the number of tasks to wake in a turn, after one in which `count` woke up and that took this long."""
+    """Return the number of tasks to wake in a turn, after a turn of `turn_seconds` in which `count` woke up."""
     if turn_seconds > TURN_SECONDS:
         return count * 3 // 4 + 1
     if turn_seconds < TURN_SECONDS * 3 / 4:
@@ -125,9 +125,9 @@ def _next_count(count: int, turn_seconds: float) -> int:
 
 
 class WaitSets:
-    """The wait_set of new and idle connections, and that of active ones while many are active.
+    """The wait set of new and idle connections, and that of active ones while many are active.
 
-    They are apart, so that new connections are not ahead of active ones.
+    They are separate, so that new connections are not served before active ones.
     """
 
     def __init__(self) -> None:

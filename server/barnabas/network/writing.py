@@ -32,7 +32,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 async def pieces_of(value: Any) -> list[Piece]:
-    """Return a value as JSON, in pieces. Raises AnswerError for one that is too large."""
+    """Return a value as JSON, in pieces. Raises AnswerError if it is too large."""
     if isinstance(value, bytes):
         return split(value)
     pieces: list[Piece] = []
@@ -57,7 +57,7 @@ async def pieces_of(value: Any) -> list[Piece]:
 
 
 def split(data: bytes) -> list[Piece]:
-    """Return bytes in pieces that are sent one after the other, which are no copies."""
+    """Return bytes in pieces to be sent one after the other, without copying."""
     view = memoryview(data)
     return [view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
 
@@ -77,7 +77,7 @@ class Streams:
 
     @contextmanager
     def open(self, owner: str) -> Iterator[None]:
-        """Count one for the length of a block. Raises AnswerError where there are too many."""
+        """Count a stream for the duration of a block. Raises AnswerError at a limit."""
         if self._counts[owner] >= self._owner_max:
             raise AnswerError(429, f"{self._owner_max} streams are open already: close one")
         if self._counts.total() >= self._count_max:
@@ -109,9 +109,10 @@ class Unsent:
 
     @contextmanager
     def sending(self, pieces: Sequence[Piece]) -> Iterator[None]:
-        """Count an answer for the length of a block.
+        """Count a response for the duration of a block.
 
-        Raises BrokenResourceError where the block is given up, since others need the room and this one is the slowest.
+        Raises BrokenResourceError if the block is cancelled, since other responses need the room and this one is the
+        slowest.
         """
         waiting = _Waiting(sum(map(len, pieces)), trio.CancelScope())
         self._waiting[waiting] = None

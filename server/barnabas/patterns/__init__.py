@@ -1,7 +1,7 @@
 """Regular expressions of clients and operators, compiled by RE2. Pure.
 
-The rule: such a pattern never meets Python's `re`, which backtracks without bound and keeps the interpreter's lock
-meanwhile. RE2 takes time that is linear in the text, in bounded memory, without that lock; what RE2 cannot do is
+The rule: such a pattern is never passed to Python's `re`, which backtracks without bound and keeps the interpreter's lock
+meanwhile. RE2 takes time that is linear in the text, in bounded memory, without that lock; features that RE2 lacks are
 refused with a sentence. Its library is loaded by the first pattern.
 """
 
@@ -38,9 +38,9 @@ _UNKNOWN = (
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be had, or that would take too long; its text is a sentence for the pattern's author.
+    """A pattern that is not supported, or that would take too long; its text is a sentence for the pattern's author.
 
-    `shown` is the pattern, quoted and not all of a long one, `reason` what is wrong with it.
+    `shown` is the pattern, quoted and truncated, `reason` its fault.
     """
 
     def __init__(self, text: str, reason: str, syntax: str = "RE2") -> None:
@@ -56,7 +56,7 @@ class PatternError(ValueError):
 def compile_pattern(text: str, original: str | None = None, *, ignores_case: bool = False) -> Any:
     """Compile a pattern of RE2's syntax for texts; the result has `search`, `match` and `fullmatch`.
 
-    `original` is what it was translated from, for messages. Raises PatternError.
+    `original` is the pattern before its translation, for messages. Raises PatternError.
     """
     return _compiled(text, text if original is None else original, "UTF8", ignores_case=ignores_case)
 
@@ -67,9 +67,9 @@ def compile_bytes(pattern: bytes) -> Any:
 
 
 def compile_glob(patterns: Iterable[str]) -> Any:
-    """Compile names in which `*` stands for anything and `?` for one character; of several, one is enough.
+    """Compile names in which `*` matches any text and `?` one character; a match of one name is enough.
 
-    The result has `fullmatch`. Raises PatternError for what is too large.
+    The result has `fullmatch`. Raises PatternError for too large a pattern.
     """
     parts = {"*": ".*", "?": "."}
     names = ("".join(parts.get(letter, escaped(letter)) for letter in name) for name in patterns)
@@ -77,23 +77,23 @@ def compile_glob(patterns: Iterable[str]) -> Any:
 
 
 def escaped(letter: str) -> str:
-    """Return what stands for a character itself, in RE2's syntax, also within brackets."""
+    """Return the escape of a character in RE2's syntax, valid also within brackets."""
     return letter if letter.isascii() and letter.isalnum() else f"\\x{{{ord(letter):x}}}"
 
 
 def check_length(text: str) -> None:
-    """Raise PatternError for a pattern that is too long to be looked at."""
+    """Raise PatternError for a pattern that is too long."""
     if len(text) > CHARACTERS_MAX:
         raise PatternError(text, f"it has more than {CHARACTERS_MAX} characters")
 
 
 def steps(pattern: Any, text: str) -> int:
-    """Return how many steps a search may take."""
+    """Return the maximum number of steps of a search."""
     return len(text) * int(pattern.programsize)
 
 
 def shown(pattern: str) -> str:
-    """Return a pattern as messages show it: quoted, and not all of a long one."""
+    """Return a pattern for messages: quoted and truncated."""
     return repr(pattern) if len(pattern) <= SHOWN_MAX else f"{pattern[:SHOWN_MAX]!r}..."
 
 

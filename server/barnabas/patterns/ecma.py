@@ -93,7 +93,7 @@ class EcmaPattern:
 
 @lru_cache(maxsize=128)
 def ecma_pattern(text: str) -> EcmaPattern:
-    """Return a pattern of JSON Schema, those that were asked for last from memory. Raises PatternError."""
+    """Return a pattern of JSON Schema; the most recent ones are cached. Raises PatternError."""
     return EcmaPattern(text)
 
 
@@ -136,7 +136,7 @@ def _end_of_group(text: str, at: int) -> int:
 
 
 def _end_of_alternative(text: str, at: int, *, stops_at_bars: bool = True) -> int:
-    """Return where the next `|` or `)` of this level is; the length of the text where there is none."""
+    """Return the position of the next `|` or `)` on this level; the length of the text if there is none."""
     depth, is_in_class = 0, False
     while at < len(text):
         letter = text[at]
@@ -157,7 +157,7 @@ def _end_of_alternative(text: str, at: int, *, stops_at_bars: bool = True) -> in
 
 
 class _Translation:
-    """A pattern on its way to RE2's syntax; `result` has it."""
+    """A pattern being translated to RE2's syntax; `result` is the translation."""
 
     def __init__(self, text: str, whole: str, dot: str) -> None:
         self._text = text
@@ -286,7 +286,7 @@ class _Translation:
         return self._text.startswith("-", self._at) and not self._text.startswith("]", self._at + 1)
 
     def _character(self, *, is_in_class: bool = False) -> int | str:
-        """Read one character, or a set of them as it stands within RE2's brackets."""
+        """Read one character, or a set of characters in the form for RE2's brackets."""
         if self._at >= len(self._text):
             raise self._refusal('a "]" is missing')
         letter = self._text[self._at]

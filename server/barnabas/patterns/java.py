@@ -1,8 +1,9 @@
 """Patterns of `java.util.regex`, which Kafka's settings have, for RE2. Pure.
 
-The rule: a pattern means what it means to Kafka, or is refused with a sentence. RE2's syntax is nearly Java's, so a pattern
-is copied but for what both take and read in two ways; what RE2 does not take, it refuses itself. What is left: `$` is the
-end alone, not also before a last line end, and a repetition continues after an empty round.
+The rule: a pattern has the same meaning as in Kafka, or is refused with a sentence. RE2's syntax is nearly Java's, so a
+pattern is copied except for syntax that both accept with different meanings; syntax that RE2 lacks is refused by RE2.
+Remaining differences: `$` is the end alone, not also before a last line end, and a repetition continues after an empty
+round.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _dot(flags: str, before: str) -> str:
 
 
 def _escape(text: str, letter: str, *, is_in_class: bool) -> str:
-    """Return an escape as RE2 has it. Raises PatternError for those that it reads in another way."""
+    """Return an escape in RE2's syntax. Raises PatternError for escapes with another meaning in RE2."""
     if letter in ("s", "S"):
         held = _SPACE if letter == "s" else _NO_SPACE
         return held if is_in_class else f"[{held}]"

@@ -20,7 +20,7 @@ def iter_any_records(
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Iterator[Record]:
-    """Decode the records of the batch or legacy message at `pos`; raises as `iter_records` of its format."""
+    """Decode the records of the batch or legacy message at `pos`; raises as the `iter_records` of its format."""
     if len(buf) - pos < HEADER_SIZE_UP_TO_MAGIC or buf[pos + MAGIC_OFFSET] == 2:
         return iter_records(
             buf, pos, decompressed_bytes_max=decompressed_bytes_max, record_bytes_max=record_bytes_max

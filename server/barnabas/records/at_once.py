@@ -122,7 +122,7 @@ def must_look_at_records(header: BatchHeader, config: AppendRules, now_ms: int) 
 
 
 def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner | None:
-    """Scan the records if one step suffices, as for most batches; None if it takes longer.
+    """Scan the records if they are few enough for one step, as in most batches; else return None.
 
     Raises InvalidRecordsError if they are malformed, or one exceeds the topic's limit.
     """

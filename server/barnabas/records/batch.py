@@ -1,14 +1,14 @@
 """Record batches, message format v2 (KIP-98): headers, iteration, checksums, patches in place, records.
 
-The rule: the header is enough for a broker. Records are decoded only on demand, and what the
-leader changes in place (base offset, leader epoch) lies outside the checksum.
+The rule: the header is enough for a broker. Records are decoded only on demand, and the fields that the leader changes in
+place (base offset, leader epoch) are outside the checksum.
 
     base offset int64, length int32 (of all that follows it), leader epoch int32, magic int8 (2), crc uint32,
     attributes int16, last offset delta int32, base timestamp int64, max timestamp int64, producer id int64,
     producer epoch int16, base sequence int32, record count int32, records (compressed as one, if at all)
 
-The crc is CRC-32C of everything from `attributes` on. Attribute bits: 0-2 codec, 3 timestamp type,
-4 transactional, 5 control, 6 base timestamp is the delete horizon (KIP-534).
+The crc is CRC-32C of everything from `attributes` on. Attribute bits: 0-2 codec, 3 timestamp type, 4 transactional, 5
+control, 6 base timestamp is the delete horizon (KIP-534).
 """
 
 from collections.abc import Iterator
@@ -108,9 +108,9 @@ class TimestampType(IntEnum):
 class BatchHeader:
     """The header of a batch of any magic; timestamps in ms, `batch_length` as on the wire.
 
-    A message of magic 0 or 1 is shown as a batch that begins and ends at its own offset, with its timestamp
-    as both timestamps. If it is a compressed wrapper then that offset is its *last* one, the first is not
-    known without opening it (`legacy.base_offset`), and `records_count` is UNKNOWN_COUNT.
+    A message of magic 0 or 1 is shown as a batch that begins and ends at its own offset, with its timestamp as both
+    timestamps. The offset of a compressed wrapper is its *last* one: its first is unknown until the wrapper is decompressed
+    (`legacy.base_offset`), and `records_count` is UNKNOWN_COUNT.
     """
 
     base_offset: int
@@ -181,7 +181,7 @@ class BatchHeader:
 
     @property
     def codec(self) -> int:
-        """The compression codec id, see `compression.Codec`; may be one that does not exist."""
+        """The compression codec id, see `compression.Codec`; it may be an unknown id."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -220,7 +220,7 @@ class BatchHeader:
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Read the header of a batch of magic 2; its records need not be in `buf`.
 
-    Raises CorruptRecordsError if fewer than HEADER_SIZE bytes are there, or magic or length cannot be.
+    Raises CorruptRecordsError if `buf` has fewer than HEADER_SIZE bytes, or the magic or the length is invalid.
     """
     if len(buf) - pos < HEADER_SIZE:
         raise CorruptRecordsError(
@@ -276,9 +276,8 @@ def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each batch or legacy message that is whole in `buf`, from `pos` on.
 
-    Stops before a trailing batch that is cut short: fetches and torn writes end that way (`whole_size` says
-    where).
-    Raises CorruptRecordsError at a length or magic that cannot be.
+    Stops before a trailing incomplete batch: fetches and torn writes end that way (`whole_size` returns where).
+    Raises CorruptRecordsError at an invalid length or magic.
     """
     buf_end = len(buf)
     while buf_end - pos >= HEADER_SIZE_UP_TO_MAGIC:
@@ -309,7 +308,7 @@ def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Return whether the whole batch or message at `pos` is there and has the checksum that its header tells."""
+    """Return whether the batch or message at `pos` is complete and has the checksum in its header."""
     return len(buf) - pos >= header.size and compute_crc(buf, pos, header) == header.crc
 
 
@@ -332,7 +331,7 @@ def require_order(header: BatchHeader, next_offset: int, end_offset: int) -> Non
 
 
 def place_batch(buf: bytearray | memoryview, header: BatchHeader) -> None:
-    """Write the place in the log that `header` says into the batch (magic 2) at the start of `buf`, which it describes."""
+    """Write the offsets and the leader epoch of `header` into its batch (magic 2), which is at the start of `buf`."""
     _pack_place(buf, 0, header.base_offset, header.batch_length, header.leader_epoch)
 
 
@@ -391,9 +390,9 @@ def read_body_steps(
 
 
 def record_size_steps(body: Buffer, header: BatchHeader, record_bytes_max: int) -> Steps[None]:
-    """Refuse decompressed records (magic 2) if one is larger than `record_bytes_max`, in steps.
+    """Check the sizes of decompressed records (magic 2) against `record_bytes_max`, in steps.
 
-    Raises InvalidRecordsError. Records that were not compressed may have any size, as in Kafka.
+    Raises InvalidRecordsError if one is larger. Records that were not compressed may have any size, as in Kafka.
     """
     size = len(body)
     if size <= record_bytes_max or not header.attributes & CODEC_MASK:
@@ -409,7 +408,7 @@ def record_size_steps(body: Buffer, header: BatchHeader, record_bytes_max: int) 
 
 
 def check_record_size(size: int, record_bytes_max: int) -> None:
-    """Raise InvalidRecordsError if a decompressed record of `size` bytes is larger than the topic takes."""
+    """Raise InvalidRecordsError if a decompressed record of `size` bytes exceeds the topic's limit."""
     if size > record_bytes_max:
         raise InvalidRecordsError(
             f"a record of {size} bytes exceeds max.decompressed.message.bytes, {record_bytes_max}"
@@ -423,10 +422,10 @@ def iter_records(
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Iterator[Record]:
-    """Decode the records of the batch (magic 2) at `pos`, one after the other.
+    """Decode the records of the batch (magic 2) at `pos`, lazily; the checksum is not checked.
 
-    The checksum is the caller's business. Raises like `read_body`, and InvalidRecordsError at the first
-    record that is malformed, or if one that was compressed is larger than `record_bytes_max`.
+    Raises like `read_body`, and InvalidRecordsError at the first record that is malformed, or if a compressed one is larger
+    than `record_bytes_max`.
     """
     header = read_header(buf, pos)
     body = read_body(buf, pos, header, decompressed_bytes_max=decompressed_bytes_max)

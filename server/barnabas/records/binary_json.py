@@ -1,8 +1,8 @@
 """MessagePack and CBOR as JSON, for people and filters. Pure.
 
-The rule: bytes are recognized only where they are one whole value of exactly one of the formats, with an object of
-printable names in it: a number that begins like one stays bytes. What JSON lacks is a text or an object that says what
-it was: bytes are base64url, as RFC 8949 (section 6.1) has them.
+The rule: bytes are recognized only if they are one whole value of exactly one of the formats that contains an object with
+printable names: bytes that merely begin like a number stay bytes. A type that JSON lacks becomes a text or an object that
+names the type: bytes are base64url, as RFC 8949 (section 6.1) has them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _is_named(value: Any, depth: int = 0) -> bool:
-    """Return whether a value is an object with printable names, or an array with one in it."""
+    """Return whether a value is an object with printable names, or an array that contains one."""
     if isinstance(value, _Mapping | Mapping):
         names = [key for key, _ in value] if isinstance(value, _Mapping) else [*value]
         return bool(names) and all(isinstance(name, str) and name.isprintable() for name in names)
@@ -133,22 +133,22 @@ _READERS: Mapping[str, Callable[[bytes], _Decoded]] = {MSGPACK: _msgpack, CBOR: 
 
 
 class _Mapping(list[tuple[Any, Any]]):
-    """The pairs of a map, whatever its keys are."""
+    """The (key, value) pairs of a map, with keys of any type."""
 
     def __init__(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         super().__init__(pairs)
 
 
 class _Plain:
-    """Turns a value into one of JSON, with a bound on what it holds."""
+    """Converts a value to JSON types, up to VALUES_MAX values."""
 
     def __init__(self, scalar: Callable[[Any], Any]) -> None:
-        """`scalar` returns what stands for a value of a type that JSON lacks."""
+        """`scalar` returns the JSON value for a value of a type that JSON lacks."""
         self._scalar = scalar
         self._count = 0
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        """Return a value as one of JSON. Raises BinaryFormatError."""
+        """Return a value converted to JSON types. Raises BinaryFormatError if it has too many values or levels."""
         self._count += 1
         if self._count > VALUES_MAX:
             raise BinaryFormatError(f"more than {VALUES_MAX} values are not shown")

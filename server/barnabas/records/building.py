@@ -1,6 +1,6 @@
-"""Building record batches of magic 2: of records, of keys and values, of a header and a body, of what a cleaner keeps.
+"""Building record batches of magic 2: from records, from keys and values, from a header and a body, from cleaned batches.
 
-The rule: `join_batch` alone says how long a new batch is and which checksum it has. The layout is in `records.batch`.
+The rule: only `join_batch` computes the length and the checksum of a new batch. The layout is in `records.batch`.
 """
 
 from collections.abc import Sequence
@@ -52,11 +52,10 @@ def encode_batch(
 ) -> bytes:
     """Write a batch of magic 2 that holds `records` in the order given.
 
-    `base_offset` and `last_offset` are those of the first and the last record unless given (a compacted batch
-    keeps its old ones). `max_timestamp` is the greatest of the records unless given: give it with
-    LOG_APPEND_TIME. `records` may be empty if both offsets are given; such a header is how a cleaner keeps a
-    producer's last sequence. Raises InvalidRecordsError without any offset to take and OverflowError where a
-    number does not fit.
+    `base_offset` and `last_offset` are those of the first and the last record unless given (a compacted batch keeps its old
+    ones). `max_timestamp` is the greatest of the records unless given: give it with LOG_APPEND_TIME. `records` may be empty
+    if both offsets are given; with such a header a cleaner keeps a producer's last sequence. Raises InvalidRecordsError if
+    there are neither records nor offsets, and OverflowError if a number does not fit.
     """
     if base_offset is None or last_offset is None:
         if not records:
@@ -124,7 +123,7 @@ def batch_of_body(
 
 
 def assemble_batch(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:
-    """Compress a body with the header's codec and join the two; sets of `header` what `join_batch` does."""
+    """Compress a body with the header's codec and join the two; sets the same fields of `header` as `join_batch`."""
     if header.codec:
         from barnabas.records.compression import compress
 
@@ -154,11 +153,10 @@ def retain_records(
     delete_horizon_ms: int | None = None,
     level: int | None = None,
 ) -> bytes:
-    """Write what a cleaner keeps of a batch (magic 2): some or none of its records, all else as it was.
+    """Encode the retained records of a cleaned batch (magic 2); all other fields stay.
 
-    Offsets, producer state and codec stay; the max timestamp becomes that of `records` (with LogAppendTime,
-    or if there are none, it stays). An empty batch is not compressed. `delete_horizon_ms` None takes an old
-    one away.
+    Offsets, producer state and codec stay; the max timestamp becomes that of `records` (with LogAppendTime, or if `records`
+    is empty, it stays). An empty batch is not compressed. `delete_horizon_ms` None removes an existing delete horizon.
     """
     return encode_batch(
         records,

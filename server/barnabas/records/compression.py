@@ -1,7 +1,7 @@
 """Compression of records: the codec ids of the protocol, their names and levels, and bounded decompression.
 
-The rule: a codec's library is loaded when records first need it, and no input makes more output than allowed. What is
-small is done at once; the rest by steps, and in `Work`, see docs/decisions/0079-records-in-steps.md.
+The rule: a codec's library is loaded when records first need it, and no input produces more output than allowed. Small data
+is handled immediately, larger data in steps and in `Work`, see docs/decisions/0079-records-in-steps.md.
 """
 
 from collections.abc import Callable
@@ -50,19 +50,19 @@ LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
 
 
 def codec_of(codec_id: int) -> Codec:
-    """Return the codec with that id. Raises UnsupportedCompressionError for one that does not exist."""
+    """Return the codec with that id. Raises UnsupportedCompressionError if the id is unknown."""
     if 0 <= codec_id < len(_CODECS):
         return _CODECS[codec_id]
     raise UnsupportedCompressionError(f"compression codec {codec_id} is unknown")
 
 
 def is_loaded(codec: int) -> bool:
-    """Return whether the library of a codec is there."""
+    """Return whether the library of a codec is loaded."""
     return codec in _loaded
 
 
 def load_steps(*codecs: int) -> Steps[None]:
-    """Load the libraries of codecs by steps, the first time that they are needed: that takes up to 50 ms."""
+    """Load the libraries of codecs in steps, unless they are loaded: loading takes up to 50 ms."""
     for codec in codecs:
         if codec not in _loaded and codec < len(_CODECS):
             yield Work(partial(_load, codec))
@@ -140,7 +140,7 @@ def _decompress(codec: int, data: Buffer, magic: int, bytes_max: int) -> "Parts"
 
 
 def decompress_small(codec: int, data: Buffer, *, magic: int, bytes_max: int = SMALL_BYTES) -> bytes | None:
-    """Decompress what makes up to `bytes_max` bytes, or return None if that is too little. Raises as `decompress`."""
+    """Decompress if the result has at most `bytes_max` bytes; else return None. Raises as `decompress`."""
     if len(data) > (SMALL_BYTES if codec == Codec.LZ4 else SMALL_COMPRESSED_BYTES):
         return None
     try:
@@ -166,7 +166,7 @@ def decompress_steps(codec: int, data: Buffer, *, magic: int, bytes_max: int) ->
 
 
 def _work_steps(parts: "Parts") -> Steps[bytes]:
-    """Decompress in threads, one for each turn: in between the event loop has the interpreter."""
+    """Decompress in threads, one call for each step: the event loop has the interpreter in between."""
     body: bytes | None = None
     while body is None:
         body = yield Work(partial(_next_part, parts))
@@ -183,7 +183,7 @@ def _next_part(parts: "Parts") -> bytes | None:
 
 
 def compressor(codec: int, level: int | None, size: int) -> "Compressor":
-    """Make a compressor that takes about `size` bytes of input in pieces, for magic 2. Raises as `compress`."""
+    """Return a compressor that accepts about `size` bytes of input in pieces, for magic 2. Raises as `compress`."""
     kind = codec_of(codec)
     if kind is Codec.GZIP:
         from barnabas.records.codecs import gzip
@@ -203,9 +203,9 @@ def compressor(codec: int, level: int | None, size: int) -> "Compressor":
 
 
 class Output:
-    """Records being written into a batch: compressed piece by piece, unless they are few, and refused once too large.
+    """The body of a batch being written: compressed piece by piece unless it is small, and refused once it is too large.
 
-    `too_large(size)` makes the error for a result of more than `bytes_max` bytes, of which `size` are known. Add data,
+    `too_large(size)` returns the error for a result of more than `bytes_max` bytes, of which `size` are known. Add data,
     run `flush` as `Work` whenever `is_due`, and at last `finish`.
     """
 
@@ -254,7 +254,7 @@ class Output:
         self._parts.append(part)
 
     def finish(self) -> Buffer:
-        """Return all of it, compressed. Raises what `too_large` makes."""
+        """Return the whole body, compressed. Raises the error of `too_large`."""
         if self._stream is None:
             if not self._codec:
                 self.flush()

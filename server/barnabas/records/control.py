@@ -1,7 +1,7 @@
 """Control records: the markers that end transactions (KIP-98), and the names of KRaft's own (KIP-595, 853).
 
-The rule: readers look at the key alone to know what a marker is, and pass over types and versions that are
-newer than this code; writers write version 0.
+The rule: readers recognize a marker by its key alone, and skip types and versions that are newer than this code; writers
+write version 0.
 
     key   = version int16, type int16
     value = version int16, coordinator epoch int32            (ABORT and COMMIT)

@@ -1,8 +1,8 @@
-"""Conversion between message formats: up for clients that still write v0 or v1, down for their readers.
+"""Conversion between message formats: up for clients that still write v0 or v1, down for consumers that read them.
 
-The rule: what the older format cannot say is dropped only where Kafka drops it (headers, control batches,
-producer state, v0's timestamps); what must not be dropped is refused (zstd). Records pass through one by one,
-so that a batch takes no more memory than its bytes do.
+The rule: content that the older format lacks is dropped only where Kafka drops it (headers, control batches, producer
+state, v0's timestamps); zstd, which must not be dropped, is refused. Records are converted one by one, so that the memory
+for a batch is limited to its bytes.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def new_header(
     append_timestamp: int = NO_TIMESTAMP,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> BatchHeader:
-    """Return a header for a new batch without a producer; `append_timestamp` goes with LOG_APPEND_TIME."""
+    """Return a header for a new batch without a producer; `append_timestamp` applies to LOG_APPEND_TIME only."""
     log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
     attributes = codec | (TIMESTAMP_TYPE_BIT if log_append_time else 0)
     return BatchHeader(
@@ -74,7 +74,7 @@ def up_convert_steps(
 
     All messages, inner ones too, must be of `magic`. Timestamps of v1 are kept, records of v0 have none (-1). Sets of
     `header`: base and max timestamp (with LOG_APPEND_TIME the max timestamp stays), count, last offset delta. Raises
-    InvalidRecordsError if there are no records, else as `legacy.iter_records`, and what `out` raises.
+    InvalidRecordsError if there are no records, else as `legacy.iter_records`, and the errors of `out`.
     """
     count = pos = index = 0
     max_timestamp = NO_TIMESTAMP
@@ -156,15 +156,15 @@ def down_convert_steps(
     fetch_offset: int = 0,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Steps[bytes]:
-    """Return each whole batch or message of `buf` in a format that readers of `to_magic` (0 or 1) know.
+    """Convert each whole batch or message of `buf` to a format that consumers of `to_magic` (0 or 1) know.
 
-    Older ones stay as they are, control batches are left out. Compressed batches become a wrapper with the
-    same codec; uncompressed ones become messages from `fetch_offset` on, because some releases of librdkafka
-    stumble over earlier ones. Offsets stay. Ends before more than `bytes_max` bytes, but not before the first piece.
+    Batches of older formats stay as they are, control batches are dropped. Compressed batches become a wrapper with the
+    same codec; uncompressed ones become messages from `fetch_offset` on, because some releases of librdkafka fail at
+    earlier offsets. Offsets stay. The result has at most `bytes_max` bytes, but always the first piece.
 
     Raises UnsupportedCompressionError at a zstd batch, CorruptRecordsError at a wrong checksum, InvalidRecordsError,
-    DecompressedTooLargeError. An error after some batches ends the result before the batch at fault: the reader gets it
-    with its next fetch.
+    DecompressedTooLargeError. An error after some batches ends the result before the batch at fault: the consumer gets the
+    error with its next fetch.
     """
     converted = bytearray()
     try:
@@ -231,7 +231,7 @@ def _down_convert_batch_steps(
 def _add_message_steps(
     buf: Buffer, pos: int, writer: legacy.MessageSetWriter, fetch_offset: int, decompressed_bytes_max: int
 ) -> Steps[None]:
-    """Add the message of v1 at `pos`, or those in it, to a set of v0; only logs that old releases wrote have such."""
+    """Add the message of v1 at `pos`, or its inner messages, to a set of v0; only logs of old releases contain v1."""
 
     def add(message: legacy.Message) -> bool:
         if writer.is_compressed or message.offset >= fetch_offset:

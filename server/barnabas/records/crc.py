@@ -1,7 +1,7 @@
 """CRC-32C, straight from the extension module of the crc32c package.
 
-The package itself asks for its own version when it is imported, which loads importlib.metadata and costs more
-than the rest of this package together. The extension module beside it needs nothing.
+The package looks up its own version when it is imported, which loads importlib.metadata and costs more time than the rest
+of `records` together. The extension module in it needs nothing.
 """
 
 from importlib.machinery import PathFinder

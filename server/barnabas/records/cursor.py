@@ -10,9 +10,10 @@ from barnabas.records.varint import read_unsigned
 
 
 class RecordCursor:
-    """A place in an uncompressed body of magic 2; `advance` moves it to the next record.
+    """A position in an uncompressed body of magic 2; `advance` moves it to the next record.
 
-    `start` is the position of the record's length, `fields` that of its attributes, `end` where it ends. Sizes are -1
+    `start` is the position of the record's length, `fields` that of its attributes, `end` that after the record. Sizes are
+    -1
     for null.
     """
 
@@ -51,7 +52,7 @@ class RecordCursor:
         self.end = 0
 
     def advance(self) -> bool:
-        """Go to the next record; false if there is none. Raises InvalidRecordsError for one that cannot be."""
+        """Move to the next record; false after the last one. Raises InvalidRecordsError if the record is malformed."""
         if self.index + 1 >= self._count:
             return False
         self.index += 1

@@ -23,7 +23,7 @@ class Code(IntEnum):
 
 
 class RecordError(NamedTuple):
-    """One refused record: its index in the batch and why (ProduceResponse v8 `record_errors`, KIP-467)."""
+    """One refused record: its index in the batch and the reason (ProduceResponse v8 `record_errors`, KIP-467)."""
 
     batch_index: int
     message: str
@@ -51,7 +51,7 @@ class InvalidRecordsError(RecordsError):
 
 
 class NotOneBatchError(InvalidRecordsError):
-    """A produce request has no batch for a partition, several, or one of another magic than its version takes."""
+    """A produce request has no batch for a partition, several, or a batch of a magic that its version does not allow."""
 
 
 class CompressedStreamError(InvalidRecordsError):

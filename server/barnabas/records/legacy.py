@@ -1,15 +1,14 @@
 """Message sets of the formats v0 and v1 (magic 0 and 1), as clients before 0.11 send and expect them.
 
-The rule: a message that holds others is opened only here. Its inner messages are never compressed themselves.
+The rule: wrappers are decompressed only in this module. Inner messages are never compressed themselves.
 
     message = offset int64, size int32 (of all that follows), crc uint32, magic int8, attributes int8,
               timestamp int64 (v1 only), key length int32 (-1: null), key,
               value length int32 (-1: null), value
 
-The crc is CRC-32 of everything from `magic` on. A compressed *wrapper* is a message with a compressed
-message set as its value. It carries the offset of its last inner message. Inner offsets are absolute in v0 and
-count from the first inner message in v1 (KIP-31). A v1 wrapper of type LogAppendTime gives its timestamp to
-all inner ones (KIP-32).
+The crc is CRC-32 of everything from `magic` on. A compressed *wrapper* is a message with a compressed message set as its
+value. It carries the offset of its last inner message. Inner offsets are absolute in v0 and count from the first inner
+message in v1 (KIP-31). The timestamp of a v1 wrapper of type LogAppendTime applies to all inner messages (KIP-32).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -64,7 +63,7 @@ class Message:
 
     @property
     def codec(self) -> int:
-        """The codec id; anything but 0 makes it a wrapper."""
+        """The codec id; a message with any id but 0 is a wrapper."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -130,10 +129,10 @@ def open_wrapper(
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Iterator[Message]:
-    """Yield the messages inside of a wrapper, with absolute offsets and the timestamps that count.
+    """Yield the inner messages of a wrapper, with absolute offsets and their effective timestamps.
 
-    Their checksums are computed but not enforced. Raises InvalidRecordsError if it holds nothing, or one of
-    them is compressed, or its offset cannot be; else as `read_message` and `decompress`.
+    Their checksums are computed but not enforced. Raises InvalidRecordsError if the wrapper is empty, or an inner message
+    is compressed or has an invalid offset; else as `read_message` and `decompress`.
     """
     data, shift = run(
         open_steps(wrapper, decompressed_bytes_max=decompressed_bytes_max, record_bytes_max=record_bytes_max)
@@ -195,9 +194,9 @@ def visit_steps(
     decompressed_bytes_max: int,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Steps[bool]:
-    """Show `visit` the message at `pos` or, of a wrapper, each of those in it, until it returns true; whether it did.
+    """Call `visit` with the message at `pos`, or with each inner message of a wrapper, until it returns true.
 
-    Offsets are absolute, timestamps those that count. Raises as `iter_records`.
+    Returns whether it did. Offsets are absolute, timestamps the effective ones. Raises as `iter_records`.
     """
     message = yield from read_message_steps(buf, pos)
     check_message_crc(message)
@@ -249,9 +248,9 @@ def iter_records(
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> Iterator[Record]:
-    """Decode the records of the message at `pos`: its own one or, of a wrapper, all that it holds.
+    """Decode the record of the message at `pos`, or all records of a wrapper.
 
-    Raises CorruptRecordsError for a wrong checksum (inner ones too), else as `read_message`, `open_wrapper`.
+    Raises CorruptRecordsError for a wrong checksum (also of an inner message), else as `read_message`, `open_wrapper`.
     """
     for message in iter_deep(
         read_message(buf, pos),
@@ -264,7 +263,7 @@ def iter_records(
 def iter_deep(
     message: Message, *, decompressed_bytes_max: int, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Message]:
-    """Yield the message itself or, if it is a wrapper, those in it, checksums enforced."""
+    """Yield the message itself or, if it is a wrapper, its inner messages; checksums are enforced."""
     check_message_crc(message)
     if not message.codec:
         yield message
@@ -324,9 +323,9 @@ def encode_message_set(
     append_timestamp: int = NO_TIMESTAMP,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """Write records as messages or, with a codec, as one wrapper; offsets are kept, with their gaps.
+    """Encode records as messages or, with a codec, as one wrapper; offsets are kept, with their gaps.
 
-    `append_timestamp` is the timestamp of all of them if the type is LOG_APPEND_TIME. Raises
+    `append_timestamp` is the timestamp of all records if the type is LOG_APPEND_TIME. Raises
     UnsupportedCompressionError for zstd, DecompressedTooLargeError if a wrapper would hold too much.
     """
     writer = MessageSetWriter(
@@ -435,7 +434,7 @@ class MessageSetWriter:
         return self._codec != Codec.NONE and len(self._messages) > _STEP_BYTES
 
     def finish(self) -> bytes:
-        """Return all messages or, with a codec, the wrapper; nothing if there are none."""
+        """Return all messages or, with a codec, the wrapper; empty if no message was added."""
         if self._last_offset < 0 or not self._codec:
             return bytes(self._messages)
         value = compress(self._codec, self._messages, self._level, magic=self._magic)

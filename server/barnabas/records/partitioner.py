@@ -1,4 +1,4 @@
-"""Choice of a record's partition, as Kafka's Java client makes it for keys. Pure."""
+"""Choice of a record's partition by its key, as in Kafka's Java client. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One record of message format v2, and the run of records that is the body of a batch.
 
-The rule: a body is read as a whole run. It must hold exactly the promised number of records and not one byte
-more, each record must end where its own length says, and nothing is believed before it has been counted.
+The rule: a body is read as a whole run. It must hold exactly the promised number of records and not one byte more, each
+record must end where its own length says, and no size is trusted before it is checked.
 
     record  = length varint, attributes int8 (unused), timestamp delta varlong, offset delta varint,
               key length varint (-1: null), key, value length varint (-1: null), value,
@@ -24,8 +24,8 @@ TIMESTAMP_LIMIT: Final = 1 << 63  # timestamps are int64
 class Record:
     """One record, the same for all message formats (v0 and v1 have no headers, v0 has timestamp -1).
 
-    `timestamp` is in ms. Header keys are text; bytes in them that are no UTF-8 survive a round trip as lone
-    surrogates (`surrogateescape`), because Kafka's brokers never look into them.
+    `timestamp` is in ms. Header keys are text; invalid UTF-8 in them survives a round trip as lone surrogates
+    (`surrogateescape`), because Kafka's brokers never decode them.
     """
 
     offset: int
@@ -126,7 +126,7 @@ def iter_body(
 
 
 def check_count(count: int, body_size: int) -> None:
-    """Refuse a record count that a body of `body_size` bytes cannot hold, before anything is made for it."""
+    """Refuse a record count that a body of `body_size` bytes cannot contain, before memory is allocated for it."""
     if count < 0 or count * RECORD_SIZE_MIN > body_size:
         raise InvalidRecordsError(f"{count} records cannot be in {body_size} bytes")
 
@@ -148,7 +148,7 @@ def read_header_count(body: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def skip_headers(body: bytes, pos: int, end: int, count: int) -> int:
-    """Check `count` headers as `read_headers` does, without making anything of them; returns where they end."""
+    """Check `count` headers as `read_headers` does, without decoding them; returns the position after them."""
     for _ in range(count):
         size, pos = read_varint(body, pos, end)
         if size < 0:

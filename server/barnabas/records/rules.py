@@ -1,6 +1,6 @@
-"""The rules that a topic's settings make for the records of producers, and which records break them.
+"""The rules that a topic's settings set for the records of producers, and the records that break them.
 
-The rule: each record that is read is checked; all that break a rule are named in one error, up to a bound (KIP-467).
+The rule: each record is checked; all that break a rule are named in one error, up to a limit (KIP-467).
 """
 
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ RECORD_ERRORS_MAX: Final = 1_000  # enough to find a mistake; a batch of 1 MB ma
 class AppendRules:
     """The topic settings that records must obey, named as Kafka's with dots for underscores; times in ms.
 
-    `compression_type` is "producer" (keep the producer's codec), "uncompressed" or a codec's name;
-    `compression_level` is for that codec, None its default. `compacted` is true if `cleanup.policy` has
-    compact. `record_validation` "full" looks at every record, as Kafka does; "header" trusts a batch's header
-    where a checksum holds. `decompressed_bytes_max` bounds what a batch may decompress to.
+    `compression_type` is "producer" (keep the producer's codec), "uncompressed" or a codec's name; `compression_level` is
+    for that codec, None its default. `compacted` is true if `cleanup.policy` has compact. `record_validation` "full" checks
+    every record, as Kafka does; "header" trusts the header of a batch with a correct checksum. `decompressed_bytes_max` is
+    the limit for a decompressed batch.
     """
 
     compression_type: str = "producer"
@@ -45,12 +45,12 @@ class AppendRules:
         object.__setattr__(self, "is_age_bounded", self.message_timestamp_before_max_ms < UNBOUNDED_MS)
 
     def target_codec(self, source: Codec) -> Codec:
-        """Return the codec in which records are stored that came in `source`."""
+        """Return the codec for storing records that arrived in codec `source`."""
         return source if self.compression_type == "producer" else CODECS_BY_NAME[self.compression_type]
 
 
 def is_timestamp_allowed(config: AppendRules, now_ms: int, timestamp: int) -> bool:
-    """Return whether a record may have that timestamp (ms); none at all (-1) is allowed (KIP-937)."""
+    """Return whether a record may have that timestamp (ms); a missing timestamp (-1) is allowed (KIP-937)."""
     if timestamp == NO_TIMESTAMP or config.append_time:
         return True
     age_ms = now_ms - timestamp
@@ -60,7 +60,7 @@ def is_timestamp_allowed(config: AppendRules, now_ms: int, timestamp: int) -> bo
 
 
 class RecordJudge:
-    """Finds the records that break the rules: ask `allows` for each of them, then `finish`."""
+    """Collects the records that break the rules: call `allows` for each record, then `finish`."""
 
     __slots__ = ("code", "config", "errors", "now_ms")
 

@@ -1,16 +1,16 @@
-"""A look over the records of a batch without making anything of them: are they well-formed, what is in them.
+"""A check of the records of a batch without decoding them: whether they are well-formed, and facts about them.
 
-The rule: `scan_body` accepts exactly what `record.iter_body` accepts, and says of it what a leader must know.
+The rule: `scan_body` accepts exactly the bodies that `record.iter_body` accepts, and returns the facts that a leader needs.
 
-Going from record to record costs Python about half a microsecond each. But producers often send records
-that are all built alike, with keys and values of one size. Such a run is checked by columns: the bytes at one
-place of each record, taken with a strided slice, must be the same (sizes) or count up (offsets). That is a
-few operations for a whole run, however long it is. Where no run is found, the next try is made ever later.
+A step from one record to the next costs Python about half a microsecond. But producers often send records of one layout,
+with keys and values of one size. Such a run is checked by columns: the bytes at one place of each record, read with a
+strided slice, must be the same (sizes) or count up (offsets). That is a few operations for a whole run of any length. After
+each attempt without a run, the next attempt comes later.
 
-A scan can be done in pieces, and a piece is short whatever the records are: one record may have millions of headers.
+A scan can be done in pieces, and a piece is short for any records: one record may have millions of headers.
 
-Large bodies stay where they were received: columns are taken from there, and single records are read in a small copy of
-what comes next, since compiled code reads single bytes of `bytes` only.
+Large bodies stay where they were received: columns are read from there, and single records from a small copy of
+the next bytes, since compiled code reads single bytes of `bytes` only.
 """
 
 from ctypes import addressof, c_char
@@ -85,8 +85,8 @@ class _Layout(NamedTuple):
 class Scanner:
     """The state of one scan: all records before `index`, which begins at `pos`, are well-formed.
 
-    `window` is what `source` has from `base` on: all of it, or a copy of what is being read.
-    Lifecycle: `advance` until it says that it is done, then `span` or `result`. All raise InvalidRecordsError.
+    `window` is `source` from `base` on: all of it, or a copy of the part being read.
+    Lifecycle: `advance` until it returns true, then `span` or `result`. All raise InvalidRecordsError.
     """
 
     __slots__ = (
@@ -220,7 +220,7 @@ class Scanner:
             raise InvalidRecordsError(f"its fields end {pos - end:+d} bytes from where its length says")
 
     def move_window(self, size: int) -> bytes:
-        """Copy what comes from `pos` on, at least `size` bytes of it, where the source has so many."""
+        """Copy at least `size` bytes from `pos` on into the window, if `source` has as many."""
         self.base = pos = self.pos
         self.window = bytes(memoryview(self.source)[pos : min(pos + max(size, _WINDOW_BYTES), self.end)])
         return self.window
@@ -315,7 +315,7 @@ class Scanner:
         self.null_keys += null_keys
 
     def skip_run(self, at: int) -> bool:
-        """Skip the records from `self.index` on that are built like the one at `at`, if they are many."""
+        """Skip the records from `self.index` on with the layout of the record at `at`, if they are at least _RUN_MIN."""
         if not self.offsets_consecutive or self.pos >= self.end or self.source[at] != self.source[self.pos]:
             return False
         base = self.base
@@ -331,7 +331,8 @@ class Scanner:
         return True
 
     def column(self, at: int, size: int, many: int) -> bytes:
-        """Return one byte of each of the next `many` records of `size` bytes: the one at `at` in the preceding record."""
+        """Return one byte of each of the next `many` records of `size` bytes: that at position `at` of the preceding
+        record."""
         first = self.base + at + size
         return bytes(self.source[first : first + (many - 1) * size + 1 : size])
 
@@ -441,7 +442,7 @@ def _read_layout(body: bytes, start: int, end: int) -> _Layout:
 
 
 def _distinct(column: bytes) -> set[int]:
-    """Return the different bytes of a column; few runs of the same, as of timestamps, cost next to nothing."""
+    """Return the distinct bytes of a column; fast if the column is a few runs of equal bytes, as with timestamps."""
     different: set[int] = set()
     for _ in range(_RUNS_MAX):
         if not column:

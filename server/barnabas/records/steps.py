@@ -1,10 +1,10 @@
 """Long work on records as a series of steps, so that other tasks can run in between.
 
 The rule: a step is short (well under 1 ms), or it is `Work`, which may be run in a thread because it spends its time in
-libraries that release the interpreter. Before bytes are made in large number, they are announced by `Reserve`.
+libraries that release the interpreter. Large allocations are announced by `Reserve` before they happen.
 
-A generator of steps yields None where others may run, and returns its result. `run` goes through all of them at once;
-`barnabas.serving.step_runner` does so in turns with others.
+A generator of steps yields None where other tasks may run, and returns its result. `run` runs all steps immediately;
+`barnabas.serving.step_runner` interleaves them with those of other tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Reserve:
 
 
 class Work:
-    """A call that may take long and releases the interpreter; its result is sent back, its error is thrown."""
+    """A call that may take long and releases the interpreter; its result is sent into the generator, its error thrown."""
 
     __slots__ = ("call",)
 

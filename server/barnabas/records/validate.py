@@ -1,11 +1,10 @@
 """Validation of the records of a produce request, by the leader of a partition before it appends them.
 
-The rule: either the whole request for that partition is taken, as exactly one batch of message format v2, or
-it is refused with the error code that Kafka gives. The usual batch is checked and patched where it lies; only
-what must change (codec, offsets, old message formats) is written again.
+The rule: either the whole request for that partition is accepted, as exactly one batch of message format v2, or it is
+refused with the same error code as in Kafka. The usual batch is checked and patched in place; a batch is encoded again only
+if its codec, offsets or message format must change.
 
-How far records are looked at is `AppendRules.record_validation`; docs/decisions/0010-record-validation.md has
-the reasons.
+`AppendRules.record_validation` sets how far records are checked; docs/decisions/0010-record-validation.md has the reasons.
 """
 
 from enum import Enum
@@ -129,7 +128,7 @@ def validate_own(buf: bytearray, *, config: AppendRules, now_ms: int) -> Validat
 
 
 def _first_header(buf: Buffer) -> BatchHeader | None:
-    """Return the header of the first batch or message that is whole, None if there is none."""
+    """Return the header of the first whole batch or message; None if no batch is whole."""
     if len(buf) >= HEADER_SIZE and buf[MAGIC_OFFSET] == 2:  # without going about it, for the usual request
         header = read_header(buf)
         if LOG_OVERHEAD + header.batch_length == len(buf):
@@ -154,7 +153,7 @@ def _too_large(size: int, size_max: int) -> RecordsError:
 
 
 class _Appender:
-    """The circumstances of one append: what every check and every way of writing needs to know."""
+    """The settings and facts of one append that every check and every way of encoding needs."""
 
     __slots__ = ("config", "judge", "now_ms", "origin")
 
@@ -195,10 +194,10 @@ class _Appender:
         return False
 
     def check_append_time(self, header: BatchHeader) -> None:
-        """Refuse a time of append that another broker has given, where it cannot become the producer's own.
+        """Refuse a batch with another broker's append time, where that cannot be used as the producer's timestamp.
 
-        In a topic with CreateTime it is taken, as by Kafka, and the type is cleared: replicators send batches as they have
-        read them.
+        In a topic with CreateTime the batch is accepted, as in Kafka, and the type is cleared: replicators send batches as
+        they were read.
         """
         if (
             self.config.append_time
@@ -318,9 +317,7 @@ class _Appender:
         return (yield from self.finish_steps(out, header))
 
     def check_messages_steps(self, buf: Buffer, magic: int) -> Steps[tuple[int, Codec]]:
-        """Check the headers of a message set; returns the bytes of its whole messages, and the codec of the compressed
-        one.
-        """
+        """Check the headers of a message set; returns the size of its whole messages in bytes, and their codec."""
         size = count = summed = 0
         packed = 0
         is_mixed = False
@@ -364,9 +361,9 @@ class _Appender:
 
 
 def _scan_in_place_steps(buf: Buffer, header: BatchHeader) -> Steps[BodyScan | None]:
-    """Scan the records of a batch that is not compressed where they lie; None if they are malformed.
+    """Scan the records of an uncompressed batch in place; None if they are malformed.
 
-    At which byte is not told: it would not be counted from the first record.
+    The byte at fault is not reported: its position would not be counted from the first record.
     """
     body = memoryview(buf)[HEADER_SIZE : header.size]
     try:
@@ -379,7 +376,7 @@ def _scan_in_place_steps(buf: Buffer, header: BatchHeader) -> Steps[BodyScan | N
 
 
 def _check_numbering(scanner: Scanner, header: BatchHeader) -> None:
-    """Refuse a batch that would have to be written anew because of its offsets and has far more records than bytes."""
+    """Refuse a batch that would be encoded again because of its offsets and has far too many records for its bytes."""
     count = header.records_count
     if scanner.offsets_consecutive or count <= MISNUMBERED_RECORDS:
         return

@@ -1,6 +1,6 @@
 """Validated records of a leader, ready to append.
 
-The rule: each kind of validation returns one; only its offsets are still open.
+The rule: each kind of validation returns ValidatedBatches; only the offsets are set later.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,10 @@ from barnabas.records.varint import Buffer
 class ValidatedBatches:
     """Records ready to be appended.
 
-    `records` is the request's own memory, patched, wherever that was possible. Offsets begin at 0 until `place`
-    says where. `offset_of_max_timestamp` is the last offset of the batch that has the max timestamp, as the time
-    index wants it, or -1 without timestamps. `log_append_time_ms` is -1 with CreateTime. `batches` are the headers
-    of what is in `records`: one, or none if an old client sent no whole message (then the offsets are -1 and
-    nothing is to be appended).
+    `records` is the request's own memory, patched, wherever that was possible. Offsets begin at 0 until `place` sets them.
+    `offset_of_max_timestamp` is the last offset of the batch with the max timestamp, as the time index stores it, or -1
+    without timestamps. `log_append_time_ms` is -1 with CreateTime. `batches` are the headers of `records`: one, or none if
+    an old client sent no whole message (then the offsets are -1 and nothing is appended).
     """
 
     records: Buffer

@@ -1,7 +1,7 @@
 """Zigzag variable-length integers, as message format v2 uses them inside a record.
 
-The rule: a reader never goes beyond the end that it was given, and refuses what no writer could have
-produced: more than 5 bytes for an int32, more than 10 for an int64, or bits above that width.
+The rule: a reader never reads beyond the given end, and refuses encodings that no writer produces: more than 5 bytes for an
+int32, more than 10 for an int64, or bits above that width.
 """
 
 from typing import Final

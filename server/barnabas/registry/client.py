@@ -27,10 +27,10 @@ CACHED_MAX = 10_000
 
 
 class RegistryClient(RestClient):
-    """A client of one registry with the HTTP API of Confluent's, 8.1. Each request has a connection of its own.
+    """A client of one registry with the HTTP API of Confluent's, 8.1. Each request has a separate connection.
 
     Schemas by id and by version are cached, 1,000 of each. All calls raise RegistryError, with the registry's status and
-    code, or 0 and 0 where no registry responded.
+    code, or 0 and 0 if no registry responded.
     """
 
     content_type = CONTENT_TYPE
@@ -45,7 +45,10 @@ class RegistryClient(RestClient):
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Connect to nothing yet; the options are those of RestClient. Raises ValueError for a URL that is none."""
+        """Create a client without a connection yet; the options are those of RestClient.
+
+        Raises ValueError for an invalid URL.
+        """
         super().__init__(url, user=user, password=password, token=token, tls=tls, timeout_s=timeout_s)
         self._by_id: dict[int, Schema] = {}
         self._by_version: dict[tuple[str, int], Registered] = {}
@@ -93,7 +96,7 @@ class RegistryClient(RestClient):
         return int(response["id"])
 
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> Registered:
-        """Return the version of a subject with this schema. Raises RegistryError, with code 40403 if there is none."""
+        """Return the version of a subject with this schema. Raises RegistryError, with code 40403 if none has it."""
         path = f"/subjects/{_quoted(subject)}"
         return _registered(
             await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
@@ -109,7 +112,7 @@ class RegistryClient(RestClient):
             ) from None
 
     async def _once(self, results: dict[Any, T], key: Any, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return a cached result, or ask for it: once, also for other tasks that need it meanwhile."""
+        """Return a cached result, or call `ask`: once, also for other tasks that need it meanwhile."""
         while key not in results:
             place = (id(results), key)
             if (others := self._asking.get(place)) is not None:

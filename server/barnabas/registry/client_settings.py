@@ -49,7 +49,7 @@ class RegistryAt:
 
     @classmethod
     def of(cls, settings: Mapping[str, str], url: str = "") -> RegistryAt | None:
-        """Read `schema.registry.*`; `url` goes first, and None is returned where there is none. Raises ValueError."""
+        """Parse `schema.registry.*`; `url` takes precedence, and without any URL the result is None. Raises ValueError."""
         values = {
             name.removeprefix(PREFIX): text for name, text in settings.items() if name.startswith(PREFIX)
         }

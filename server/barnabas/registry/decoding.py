@@ -38,7 +38,7 @@ __all__ = ["Decoded", "DecodedText", "Deserializer", "RegistryError", "SchemaErr
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A key or value as JSON has it, the format (`AVRO`, `JSON`, `PROTOBUF`) and the id of its schema."""
+    """A key or value as a JSON value, the format (`AVRO`, `JSON`, `PROTOBUF`) and the id of its schema."""
 
     value: Any
     format: str
@@ -47,7 +47,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class DecodedText:
-    """A key or value as JSON, perhaps cut, the format (`AVRO`, `JSON`, `PROTOBUF`) and the id of its schema."""
+    """A key or value as JSON text, possibly truncated, the format (`AVRO`, `JSON`, `PROTOBUF`) and the id of its schema."""
 
     text: str
     is_cut: bool
@@ -64,9 +64,9 @@ def schema_id_of(data: bytes) -> int | None:
 
 
 class Deserializer:
-    """Reads keys and values that Confluent's serializers have framed; tasks may share it.
+    """Decodes keys and values that Confluent's serializers have framed; tasks may share it.
 
-    Schemas come from `client` and are parsed in child processes of `sandbox`; 1,000 stay ready.
+    Schemas are looked up by `client` and parsed in child processes of `sandbox`; 1,000 are cached.
     """
 
     def __init__(self, client: RegistryClient, sandbox: Sandbox) -> None:

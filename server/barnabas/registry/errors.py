@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class SchemaError(ValueError):
-    """A schema is none, or data does not fit it."""
+    """A schema is invalid, or data does not fit it."""
 
 
 class RegistryError(Exception):

@@ -142,7 +142,7 @@ def _body(request: h11.Request, body: bytes) -> Any:
 
 
 def _bytes_outside_of_texts(body: bytes) -> int:
-    """Return how much of JSON stands outside of its texts, which takes long to read; without reading it."""
+    """Return the number of bytes of JSON outside of its strings, which take long to parse; without parsing it."""
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     if unescaped.count(b'"') > JSON_BYTES_MAX:
         return len(body)

@@ -31,7 +31,7 @@ _DIGITS_MAX = 20
 
 
 def version_number(text: str) -> int:
-    """Return the number of a version, LATEST for the newest one. Raises RegistryError."""
+    """Parse a version number, LATEST for the newest one. Raises RegistryError."""
     if text.strip().lower() in ("latest", "-1"):
         return LATEST
     number = _whole(text)
@@ -223,7 +223,7 @@ def types() -> list[str]:
 
 
 def number_of(text: str) -> int:
-    """Return an id, whether or not a schema has it. Raises RegistryError for a text that is not a number."""
+    """Parse an id, whether or not a schema has it. Raises RegistryError for a text that is not a number."""
     number = _whole(text.removeprefix("-"))
     if number is None:
         raise RegistryError(404, 404, "HTTP 404 Not Found")
@@ -231,7 +231,7 @@ def number_of(text: str) -> int:
 
 
 def _whole(text: str) -> int | None:
-    """Return a number from 0 to INT32_MAX; None for anything else, also for digits that are more than `int` takes."""
+    """Parse a number from 0 to INT32_MAX; None for any other text."""
     if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MAX:
         return None
     number = int(text)

@@ -1,4 +1,4 @@
-"""Refusals of a registry: status, code and text, as Confluent's has them."""
+"""Refusals of a registry, with the status, code and text of Confluent's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def version_not_deleted(subject: str, version: int) -> RegistryError:
 
 
 def no_level(subject: str) -> RegistryError:
-    """The subject has no settings of its own."""
+    """The subject has no level of its own."""
     return RegistryError(
         404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured"
     )
@@ -74,7 +74,7 @@ def incompatible(subject: str, details: list[str]) -> RegistryError:
 
 
 def invalid_schema(text: str) -> RegistryError:
-    """The schema is none."""
+    """The schema is invalid."""
     return RegistryError(422, 42201, text)
 
 
@@ -131,20 +131,20 @@ def invalid_subject(subject: str) -> RegistryError:
 
 
 def too_large() -> RegistryError:
-    """The topic does not take a record of this size."""
+    """The topic does not accept a record of this size."""
     return RegistryError(422, 42209, "Register operation failed because schema is too large")
 
 
 def invalid_rules(text: str) -> RegistryError:
-    """The rules of a schema make no sense."""
+    """The rules of a schema are invalid."""
     return RegistryError(422, 42210, text)
 
 
 def store_failed(text: str) -> RegistryError:
-    """The topic that keeps the registry could not be written."""
+    """The topic that stores the registry could not be written."""
     return RegistryError(500, 50001, text)
 
 
 def timed_out() -> RegistryError:
-    """The topic was not written, or not read back, in time; the change may have been made or not."""
+    """The topic was not written, or not read back, in time; whether the change took effect is unknown."""
     return RegistryError(500, 50002, "The operation timed out")

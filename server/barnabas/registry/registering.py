@@ -76,7 +76,7 @@ class Registering:
     async def register(
         self, subject: str, request: SchemaRequest, *, force: bool = False, owner: Hashable = None
     ) -> Version:
-        """Return the version of a subject that has a schema, a new one if none has. Raises RegistryError.
+        """Return the version of a subject with a schema, a new version if none has it. Raises RegistryError.
 
         A schema is parsed and compared before the store's decision, as the store decides for one caller at a time; the
         decision is valid if the state that it was prepared from has not changed meanwhile.
@@ -237,7 +237,7 @@ def _normalizes(state: State, subject: str, request: SchemaRequest) -> bool:
 def _decided(
     state: State, subject: str, request: SchemaRequest, schema: Schema
 ) -> tuple[Sequence[Record], Version]:
-    """Return the version that a schema becomes, and the records that make it so. Raises RegistryError."""
+    """Return the version that a schema becomes, and the records for it. Raises RegistryError."""
     every = state.versions(subject, deleted=True)
     following = max((version.number for version in every), default=0) + 1
     number = request.version or following

@@ -1,4 +1,4 @@
-"""Bodies of requests; a field of a wrong type is an error.
+"""Bodies of requests; a field of the wrong type is an error.
 
 The rule: fields without effect are not silently accepted. Stored schemas of other registries are read by `Schema.of`, which
 is more lenient. Statuses and codes are those of Confluent's registry.

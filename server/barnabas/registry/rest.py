@@ -24,9 +24,9 @@ _READ_BYTES = 64 * 1024
 
 
 class RestClient:
-    """A client of one service. Each request has a connection of its own.
+    """A client of one service. Each request has a separate connection.
 
-    All calls raise RegistryError, with the service's status and code, or 0 and 0 where none responded.
+    All calls raise RegistryError, with the service's status and code, or 0 and 0 if no service responded.
     """
 
     service: ClassVar[str] = "a registry"
@@ -43,7 +43,7 @@ class RestClient:
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Connect to nothing yet. Raises ValueError for a URL that is none.
+        """Create a client without a connection yet. Raises ValueError for an invalid URL.
 
         `url` is `http://HOST:PORT` or `https://HOST:PORT`, perhaps with USER:PASSWORD@ and a path. `user` and `password`
         are sent as HTTP Basic in place of those of the URL, `token` as a bearer token in place of a user. `tls` has the
@@ -103,7 +103,7 @@ class RestClient:
             raise RegistryError(0, 0, f"{self.url} cannot be reached: {reason}") from error
 
     def _refusal(self, status: int, path: str, value: Any) -> RegistryError:
-        """Return the error of an answer that is none; whatever is not a registry has no code and no text for it."""
+        """Return the error of a refusal; a response that is not the service's has no code and no text of it."""
         is_told = isinstance(value, dict) and isinstance(value.get("error_code"), int)
         text = str(value.get("message", "")) if is_told else ""
         code = value["error_code"] if is_told else status

@@ -37,7 +37,7 @@ _UNGUARDED = (
 
 
 class RegistryServer:
-    """Lifecycle: bound when it is made; `run` in a task, until cancelled."""
+    """A registry at an address. Lifecycle: bound by its creation; `run` in a task, until cancelled."""
 
     def __init__(self, address: Address, *, may_be_reached: bool) -> None:
         """Bind the address; `may_be_reached` where users log in, or where the operator has opened it to all.

@@ -32,7 +32,7 @@ class State:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all content."""
         self.subjects: dict[str, dict[int, Version]] = {}
         """Versions of each subject in order, including deleted ones."""
         self.configs: dict[str | None, dict[str, Any]] = {}
@@ -182,7 +182,7 @@ class State:
                 yield from versions.values()
 
     def id_of(self, subject: str, schema: Schema) -> int | None:
-        """Return the id that a schema has in the context of a subject; None if it has none."""
+        """Return the id of a schema in the context of a subject; None if it has none there."""
         return self._ids.get(self._identity(names.context_of(subject), schema))
 
     def next_id(self, subject: str) -> int:

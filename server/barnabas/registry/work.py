@@ -1,7 +1,7 @@
 """Work on clients' schemas in a child process of a sandbox: parsing, comparison, decoding, encoding.
 
-The rule: functions take and return texts and bytes, so that the caller never holds a parsed schema or a decoded record; the
-child process caches the schemas that it has parsed last.
+The rule: arguments and results of functions are texts and bytes, so that the caller never holds a parsed schema or a
+decoded record; the child process caches the schemas that it has parsed last.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class Users:
                 self._end(user)
 
     async def _prove(self, user: _User) -> None:
-        """See that the broker still takes a login; ends the client where it does not. Raises RestError."""
+        """Check that the broker still accepts a login; closes the client if not. Raises RestError."""
         if trio.current_time() - user.proven_at_s < LOGIN_SECONDS:
             return
         user.proven_at_s = trio.current_time()

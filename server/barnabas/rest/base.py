@@ -58,7 +58,7 @@ class Fields:
         return value
 
     def name(self, name: str, default: Any = ...) -> Any:
-        """Return a field that names something. Raises RestError."""
+        """Return a field that is a name. Raises RestError."""
         return checked_name(self.get(name, str, default), name)
 
     def whole(self, name: str, default: Any = ..., *, least: int = 0, most: int = INT32_MAX) -> Any:

@@ -29,7 +29,7 @@ UNPACKED_BYTES_MAX = 64 << 20
 
 
 class Part(NamedTuple):
-    """Batches of a partition as a response had them; the offsets from `start` on and before `end` are looked at."""
+    """Fetched batches of a partition; the offsets from `start` up to, not including, `end` are decoded."""
 
     topic: str
     partition: int

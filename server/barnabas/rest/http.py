@@ -290,7 +290,7 @@ def _type_of_answer(route: Route, accepted: tuple[str, ...]) -> str:
 
 
 def _check_type(route: Route, content_type: str, *, has_body: bool) -> None:
-    """Raise RestError for a body of a type that the route does not take."""
+    """Raise RestError for a body of a type that the route does not accept."""
     if not has_body or not content_type:
         return
     if route.version == V3 and content_type != JSON_TYPE:

@@ -74,7 +74,7 @@ class InstanceSettings:
 
 @dataclass(eq=False)
 class Instance:
-    """A consumer with its records that wait. Lifecycle: `run` in a task of its user's client."""
+    """A consumer with its buffered records. Lifecycle: `run` in a task of its user's client."""
 
     backend: Backend
     group: str
@@ -153,7 +153,7 @@ class Instance:
         self.topics, self.pattern = topics, pattern
 
     async def unsubscribe(self) -> None:
-        """Leave the group, and have no partitions assigned by hand."""
+        """Leave the group, and drop explicitly assigned partitions."""
         self.topics, self.pattern = (), ""
         self._change.set()
         await trio.lowlevel.checkpoint()
@@ -257,7 +257,7 @@ class Instance:
                 del self._handed[place]
 
     async def _give_up(self, places: set[TopicPartition]) -> None:
-        """Commit the delivered records of partitions that are revoked, and drop the rest."""
+        """Commit the delivered records of revoked partitions, and drop the rest."""
         source = self._source
         if source is None:
             return

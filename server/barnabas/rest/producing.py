@@ -298,7 +298,7 @@ async def _written(
 
 
 class Acknowledged(NamedTuple):
-    """A v3 record that was taken; `wait` for its acknowledgement."""
+    """An accepted v3 record; `wait` for its acknowledgement."""
 
     record: V3Record
     delivery: Delivery

@@ -1,4 +1,4 @@
-"""Records between a consumer and a response: decoded a part at a time, buffered until they are taken.
+"""Records between a consumer and a response: decoded a part at a time, buffered until they are sent.
 
 The rule: batches are not parsed in this process, and no further ones are fetched while records are buffered.
 """
@@ -61,7 +61,7 @@ class Source:
     async def peek(
         self, *, deadline: float = math.inf, ends: dict[TopicPartition, int] | None = None
     ) -> Row | None:
-        """Return the next record without taking it; waits for a fetch, or with `ends` until all partitions reach these.
+        """Return the next record without removing it; waits for a fetch, or with `ends` until all partitions reach these.
 
         None at the deadline, which does not interrupt the decoding of fetched parts. Raises ClientError, RestError.
         """

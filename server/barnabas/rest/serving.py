@@ -32,7 +32,7 @@ _UNGUARDED = (
 
 
 class RestServer:
-    """Lifecycle: bound when it is made; `run` in a task, until cancelled."""
+    """The REST API at an address. Lifecycle: bound by its creation; `run` in a task, until cancelled."""
 
     def __init__(self, address: Address, *, may_be_reached: bool) -> None:
         """Bind the address; `may_be_reached` where users log in, or where the operator has opened it to all.

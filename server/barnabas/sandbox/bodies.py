@@ -1,6 +1,7 @@
-"""Bodies of requests, as JSON: small ones are read at once, larger ones in a child process, which counts what they hold.
+"""Bodies of requests, as JSON: small ones are parsed immediately, larger ones in a child process, which counts their
+values.
 
-The rule: nothing is made of a body here before it is known to be small, or to hold few values.
+The rule: a body is parsed here only once it is known to be small, or to contain few values.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ VALUES_MAX = 50_000
 
 
 class TooManyValuesError(Exception):
-    """A body holds more values than are taken."""
+    """A body contains more values than allowed."""
 
 
 async def read(body: bytes, sandbox: Sandbox, owner: Hashable, values_max: int = VALUES_MAX) -> Any:
-    """Return a body as the value that it is; None for an empty one. Raises AnswerError."""
+    """Return the parsed JSON of a body; None for an empty one. Raises AnswerError."""
     if not body:
         return None
     try:

@@ -1,7 +1,7 @@
 """Messages between a sandbox and its child processes: a length in eight bytes and a pickle.
 
-The rule: both ends run the same code and the parent alone writes requests, so a pickle is never foreign; what is foreign is
-a value in it. A response holds texts and bytes rather than trees of values, since the parent's event loop unpickles it.
+The rule: both ends run the same code and only the parent writes requests, so a pickle is never foreign; foreign data is
+a value in it. A response contains texts and bytes rather than trees of values, since the parent's event loop unpickles it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LENGTH = struct.Struct(">Q")
 
 
 class SandboxError(Exception):
-    """Work on foreign input was ended; the text says which limit it reached."""
+    """Work on foreign input was ended; the text names the limit that it reached."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
     async with Sandbox() as sandbox:
         text = await sandbox.call(parse, schema, owner=caller.name)
 
-The rule: a call ends. It is limited in time, in memory and in the size of its result; each owner has one call at a time;
-and a call that others wait for is ended before its time. A child that was ended is replaced by the next call.
+The rule: each call ends. It is limited in time, in memory and in the size of its result; each owner has one call at a time;
+and a call is ended early if others wait for its process. A child that was ended is replaced by the next call.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Running:
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """Calls of one owner, which take turns."""
+    """The turns of one owner's calls."""
 
     lock: trio.Lock = field(default_factory=trio.Lock)
     calls: int = 0
@@ -75,7 +75,7 @@ class _Child:
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
 
     async def exchange(self, request: bytes) -> Result:
-        """Send a request and return its result. Raises EOFError where the child ends without one."""
+        """Send a request and return its result. Raises EOFError if the child ends without a result."""
         try:
             await self._stream.send_all(request)
             length = LENGTH.unpack(await self._receive(LENGTH.size))[0]
@@ -144,10 +144,10 @@ class Sandbox:
         self._turns: dict[Hashable, _Turn] = {}
 
     async def call(self, function: Callable[..., T], *arguments: Any, owner: Hashable = None) -> T:
-        """Return what a function of a module returns for these arguments; both have to be picklable.
+        """Return the result of a module's function for these arguments; both must be picklable.
 
-        `owner` has one call at a time (None: no such limit): a user, a connection. Raises what the function raises;
-        SandboxError where the call reaches a limit.
+        `owner` has one call at a time (None: no such limit): a user, a connection. Raises the errors of the function;
+        SandboxError if the call reaches a limit.
         """
         async with self._turn(owner), self._slot():
             running = _Running(
@@ -190,7 +190,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        """Wait for a process, at the cost of the call that has had one for longest."""
+        """Wait for a process; if that takes too long, the longest running call is ended for it."""
         while True:
             with trio.move_on_after(SHARE_SECONDS) as scope:
                 await self._free.acquire()

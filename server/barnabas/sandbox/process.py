@@ -20,7 +20,7 @@ _READ_BYTES = 1 << 20
 
 
 def main(descriptor: int, memory_bytes: int, answer_bytes_max: int) -> None:
-    """Answer calls that come over a socket, within limits of memory, CPU time and size of a response."""
+    """Process calls that arrive over a socket, within limits of memory, CPU time and size of a response."""
     signal_when_parent_ends(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)

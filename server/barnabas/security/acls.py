@@ -1,7 +1,7 @@
 """Access control lists: operations that principals may, or may not, do on resources; bindings, filters, an index. Pure.
 
-The rule: an `Acls` never changes. A `Draft` makes another one of it that shares all that stayed the same, so that a cache
-of decisions sees by identity whether they still hold.
+The rule: an `Acls` never changes. A `Draft` builds another one from it that shares all unchanged parts, so that a cache
+of decisions can check by identity whether they are still valid.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AccessControlEntry(NamedTuple):
 
 
 class AclBinding(NamedTuple):
-    """One ACL."""
+    """One ACL: a resource pattern, and an entry for it."""
 
     pattern: ResourcePattern
     entry: AccessControlEntry
@@ -78,9 +78,9 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """A filter of ACLs: numbers of the wire, ANY where everything matches; None for any text.
+    """A filter of ACLs: type codes of the protocol, ANY for every type; None for any text.
 
-    With the pattern type MATCH the name is that of a resource: patterns match that apply to it.
+    With the pattern type MATCH the name is that of a resource: all patterns that apply to it match.
     """
 
     resource_type: int = ANY
@@ -92,11 +92,11 @@ class AclFilter(NamedTuple):
     permission: int = ANY
 
     def matches(self, binding: AclBinding) -> bool:
-        """Return whether an ACL is one of those."""
+        """Return whether an ACL matches."""
         return self.matches_pattern(binding.pattern) and self.matches_entry(binding.entry)
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """Return whether ACLs with this pattern may be among those."""
+        """Return whether ACLs with this pattern may match."""
         if self.resource_type not in (ANY, pattern.resource_type):
             return False
         if self.pattern_type not in (ANY, MATCH, pattern.pattern_type):
@@ -110,7 +110,7 @@ class AclFilter(NamedTuple):
         return pattern.name == WILDCARD
 
     def matches_entry(self, entry: AccessControlEntry) -> bool:
-        """Return whether ACLs with this entry may be among those."""
+        """Return whether ACLs with this entry may match."""
         return (
             (self.principal is None or self.principal == entry.principal)
             and (self.host is None or self.host == entry.host)
@@ -161,7 +161,7 @@ class Acls:
             yield from self.by_principal[principal][pattern]
 
     def matching(self, acl_filter: AclFilter) -> Iterator[list[AclBinding]]:
-        """Find the ACLs that match a filter, in pieces of little work, many of them without any."""
+        """Yield the ACLs that match a filter, in small batches, many of them empty."""
         if acl_filter.principal is None:
             candidates: Iterable[Patterns] = self.by_principal.values()
         else:
@@ -174,9 +174,9 @@ class Acls:
                     yield []
 
     def patterns_for(self, resource_type: ResourceType, name: str) -> list[ResourcePattern]:
-        """Return the patterns under which ACLs for this resource may stand: its name, the wildcard, and prefixes.
+        """Return the patterns of ACLs that may apply to this resource: its name, the wildcard, and prefixes.
 
-        They are plain tuples, which equal patterns and are made several times as fast.
+        They are plain tuples, which are equal to patterns and several times as fast to create.
         """
         patterns = [
             (resource_type, PatternType.LITERAL, name),
@@ -189,7 +189,7 @@ class Acls:
         return cast("list[ResourcePattern]", patterns)
 
     def changed(self, added: Iterable[AclBinding] = (), removed: Iterable[AclBinding] = ()) -> Acls:
-        """Return all ACLs after these were added, and then those removed."""
+        """Return all ACLs after some were added, and then others removed."""
         draft = Draft(self)
         for binding in added:
             draft.add(binding)
@@ -203,7 +203,7 @@ NO_ACLS = Acls({}, {}, {}, 0)
 
 
 class Draft:
-    """ACLs that are being made from others, change by change."""
+    """ACLs that are being changed, from an existing `Acls`."""
 
     def __init__(self, acls: Acls) -> None:
         self._before = acls
@@ -223,7 +223,7 @@ class Draft:
         return True
 
     def remove(self, binding: AclBinding) -> bool:
-        """Remove an ACL; returns whether it was there."""
+        """Remove an ACL; returns whether it existed."""
         pattern, entry = binding
         entries = self._entries(entry.principal, pattern)
         if entry not in entries:

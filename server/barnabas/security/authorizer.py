@@ -1,7 +1,7 @@
-"""Port of authorizers with the questions they are asked, and the authorizer that allows everything. Pure.
+"""Port of authorizers and their requests, and the authorizer that allows everything. Pure.
 
-The rule: operations, resource types and their numbers are Kafka's, since ACLs and authorized operations travel as
-numbers; an authorizer answers for one operation on one resource by name, and nothing else decides.
+The rule: operations, resource types and their numbers are Kafka's, since ACLs and authorized operations are numbers in
+requests; an authorizer decides on one operation on one resource by name, and nothing else decides.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Authorizer(Protocol):
 
 
 class AllowEverything:
-    """The authorizer of a broker without any: it allows everything."""
+    """The authorizer of a broker without a configured one: it allows every operation."""
 
     __slots__ = ()
 
@@ -137,7 +137,7 @@ class AllowEverything:
 def authorized_operations(
     authorizer: Authorizer, requester: Requester, resource_type: ResourceType, name: str
 ) -> int:
-    """Return the bits of all operations that are allowed on a resource, as Metadata and DescribeGroups tell them."""
+    """Return the bits of all operations that are allowed on a resource, as in Metadata and DescribeGroups responses."""
     if isinstance(authorizer, AllowEverything):
         return ALL_OPERATIONS[resource_type]
     return sum(

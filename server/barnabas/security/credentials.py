@@ -1,6 +1,6 @@
 """Port between SASL mechanisms and the store of credentials, for listeners that authenticate. Pure.
 
-The rule: everything is looked up at each login, in the newest image of the cluster, so that a change has effect at once.
+The rule: credentials are looked up at each login, in the newest image of the cluster, so a change takes effect immediately.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class Credentials(Protocol):
     """SCRAM credentials of users, and delegation tokens. Called from the event loop."""
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential for a mechanism (as in `SCRAM-SHA-256`), None for a user without one."""
+        """Return a user's credential for a mechanism (for example `SCRAM-SHA-256`), None for a user without one."""
 
     def token(self, token_id: str) -> Token | None:
-        """Return the delegation token with this id, None if there is none, it has expired, or tokens are not served."""
+        """Return the delegation token with this id, None if it does not exist or has expired, or tokens are not served."""
 
     async def token_scram(self, mechanism: str, token_id: str) -> ScramCredential | None:
-        """Return the credential with which the holder of a token logs in, None where `token` says None.
+        """Return the credential for a login with a token, None if `token` returns None.
 
-        It is computed at the first login with the token (some ms, in a thread), and kept while the token is there.
+        It is computed at the first login with the token (some ms, in a thread), and cached while the token exists.
         """

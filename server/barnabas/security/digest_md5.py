@@ -21,7 +21,7 @@ class DigestError(Exception):
 
 
 def digest_md5(username: str, password: str, *, uri: str, nonce: str) -> Generator[bytes, bytes, None]:
-    """Return the messages of a login; the first one is empty. Raises DigestError on its way.
+    """Return the messages of a login; the first one is empty. Raises DigestError during the exchange.
 
     `uri` is SERVICE/HOST; `nonce` is random text of letters and digits, 128 bits or more.
     """
@@ -98,7 +98,7 @@ class DigestServer:
 
 
 def parse_directives(message: bytes) -> dict[str, str]:
-    """Return the directives of a message; of those that come twice, the last. Raises DigestError."""
+    """Return the directives of a message, the last value of each. Raises DigestError."""
     try:
         text = message.decode()
     except UnicodeDecodeError:
@@ -133,7 +133,7 @@ def _key(
 
 
 def _encoded(text: str) -> bytes:
-    """Return text in ISO 8859-1 if it can be written so, as the RFC has it."""
+    """Return text in ISO 8859-1 if possible, else in UTF-8, as the RFC requires."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

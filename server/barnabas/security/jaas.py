@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b" user_a="b";
 
-The rule: what is accepted is what Java's login configuration accepts for one entry; an error says what is wrong and never
-repeats a value, which may be a password.
+The rule: the accepted texts are those that Java's login configuration accepts for one entry; an error names the fault and
+never contains a value, which may be a password.
 """
 
 from __future__ import annotations

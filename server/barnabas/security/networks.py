@@ -19,7 +19,7 @@ Network = IPv4Network | IPv6Network
 
 
 def network_of(host: str) -> Network:
-    """Return the network in the host of an ACL. Raises ValueError, with the fault, if it is none."""
+    """Return the network in the host of an ACL. Raises ValueError with the fault of an invalid one."""
     address, slash, prefix = host.partition("/")
     if not slash:
         raise ValueError("there is no prefix length")
@@ -39,7 +39,7 @@ def network_of(host: str) -> Network:
 
 
 def check_host(host: str) -> None:
-    """Raise ValueError unless an ACL may name this host: an address, which is not looked at, a network, or `*`."""
+    """Raise ValueError unless the host is valid in an ACL: an address, which is not checked, a network, or `*`."""
     if not host:
         raise ValueError("Host pattern cannot be null or empty")
     if "/" in host:

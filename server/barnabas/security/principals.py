@@ -1,7 +1,7 @@
 """Names of principals: of certificates as Java prints them (RFC 2253), and by rules (KIP-371, auth_to_local). Pure.
 
-The rule: a name is the same, character by character, as the one that Apache Kafka makes of the same certificate or Kerberos
-principal, since ACLs name it.
+The rule: a name equals, character by character, that which Apache Kafka derives from the same certificate or Kerberos
+principal, since ACLs contain it.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _certificate_rules(text: str) -> Iterator[Namer]:
 
 
 def _split_rules(text: str) -> Iterator[str]:
-    """Yield the rules between commas, but for those within a pattern or a replacement."""
+    """Yield the rules, which are separated by commas, except for commas within a pattern or a replacement."""
     at = 0
     while at < len(text):
         if text[at].isspace():
@@ -202,9 +202,10 @@ def _compiled(pattern: str) -> Any:
 
 
 def _expanded(replacement: str, match: Any, groups: int) -> str:
-    """Return a replacement of Java's form: $1 is the first group, as many digits as make the number of a group.
+    """Expand a replacement of Java's form: $1 is the first group; the longest run of digits that is a group's number
+    counts.
 
-    What is the number of no group stays as it is.
+    A number that is no group's stays as it is.
     """
 
     def expand(item: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""SCRAM credentials (RFC 5802, RFC 7677): what a broker keeps of a password, made, written as text and read again. Pure.
+"""SCRAM credentials (RFC 5802, RFC 7677), which a broker stores instead of passwords: creation, text form, parsing. Pure.
 
-The rule: a password is salted at once and never kept; nothing of a credential is shown by `repr`. Names and passwords
-are taken as they are, in UTF-8: like Apache Kafka, no SASLprep is done.
+The rule: a password is salted immediately and never stored; `repr` shows no part of a credential. Names and passwords
+are used unchanged, in UTF-8: like Apache Kafka, without SASLprep.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def of_text(text: str) -> ScramCredential:
 
 
 def decoy(mechanism: ScramMechanism, user: str, secret: bytes) -> ScramCredential:
-    """Return a credential that no password fits, always the same for a user: a login does not tell that there is none.
+    """Return a credential that no password fits, always the same for a user: so a login does not reveal an unknown user.
 
     `secret` is the broker's own and random.
     """

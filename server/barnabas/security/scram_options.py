@@ -1,6 +1,6 @@
-"""SCRAM credentials as the command line names them: `SCRAM-SHA-256=[name=alice,password=...]`, in Kafka's form. Pure.
+"""SCRAM credentials as on the command line: `SCRAM-SHA-256=[name=alice,password=...]`, in Kafka's form. Pure.
 
-The rule: no message has anything of a password, of a salted one or of its salt.
+The rule: no message contains a part of a password, of a salted password or of its salt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NamedCredential(NamedTuple):
 
 
 def parse_credential(text: str, salt: bytes) -> NamedCredential:
-    """Return what the text says; `salt` is random, for a password without a salt. Takes some ms. Raises ValueError."""
+    """Parse a credential; `salt` is random, for a password without a salt. Takes some ms. Raises ValueError."""
     name, _, rest = text.strip().partition("=")
     mechanism = MECHANISMS.get(name)
     if mechanism is None:

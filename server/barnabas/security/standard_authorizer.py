@@ -1,8 +1,8 @@
 """The authorizer that follows ACLs, as Apache Kafka's StandardAuthorizer and AclAuthorizer do. Pure.
 
-The rule: super users may do everything; otherwise a matching ACL that denies wins, then one that allows; where none
-matches it is denied, unless the resource has no ACLs at all and `allow.everyone.if.no.acl.found` is on. Decisions are
-remembered until the ACLs are others.
+The rule: super users may do everything; otherwise a matching ACL that denies takes precedence, then one that allows;
+without a match the operation is denied, unless the resource has no ACLs and `allow.everyone.if.no.acl.found` is on.
+Decisions are cached until the ACLs change.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class StandardAuthorizer:
     def decide(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str
     ) -> Decision:
-        """Decide, and say from which rule it follows. Takes time for each ACL of the principal on the resource."""
+        """Return the decision with its rule. Takes time for each ACL of the principal on the resource."""
         if requester.principal in self._super_users:
             return Decision(True, SUPER_USER)
         acls = self._newest()

@@ -1,7 +1,7 @@
 """Delegation tokens (KIP-48): their fields, their HMAC, and the users that may act on them. Pure.
 
-The rule: a token's password is the HMAC of its id with the cluster's secret key; it is worked out when it is needed and
-kept nowhere. Principals are texts, as in `User:alice`.
+The rule: a token's password is the HMAC of its id with the cluster's secret key; it is computed when it is needed and
+stored nowhere. Principals are texts like `User:alice`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Token:
         return principal == self.owner or principal in self.renewers
 
     def renewed(self, principal: str, period_ms: int, lifetime: Lifetime, now_ms: int) -> Token:
-        """Return it with a lifetime from now on; 0 or less: that of the settings.
+        """Return the token with a new lifetime from `now_ms` on; with a period of 0 or less that of the settings.
 
         Raises DELEGATION_TOKEN_EXPIRED, DELEGATION_TOKEN_OWNER_MISMATCH.
         """
@@ -60,7 +60,7 @@ class Token:
         return self.until(now_ms, period_ms)
 
     def until(self, now_ms: int, period_ms: int) -> Token:
-        """Return it with a period to live, at most its longest one."""
+        """Return the token with a new expiry, limited by its maximum lifetime."""
         return replace(self, expires_ms=min(self.expires_max_ms, later(now_ms, period_ms)))
 
     def _check_alive(self, now_ms: int) -> None:
@@ -81,7 +81,7 @@ class Lifetime(NamedTuple):
     def new_token(
         self, token_id: str, owner: str, requester: str, renewers: Iterable[str], asked_ms: int, now_ms: int
     ) -> Token:
-        """Return a new token; a lifetime of 0 or less is the longest one."""
+        """Return a new token; for a lifetime of 0 or less it gets the maximum."""
         expires_max_ms = later(now_ms, min(asked_ms, self.max_ms) if asked_ms > 0 else self.max_ms)
         token = Token(token_id, owner, requester, tuple(renewers), now_ms, now_ms, expires_max_ms)
         return token.until(now_ms, self.expiry_ms)

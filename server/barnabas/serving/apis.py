@@ -75,12 +75,12 @@ class Api:
     """One served API. Codecs and handler are imported when the first request for it arrives.
 
     `whole` are the permissions for the whole request, checked first, in this order. `each` are those that the handler
-    checks itself: for each resource in the request or the response, or one instead of another, as its head explains.
-    `controller` marks APIs that only the cluster's controller may answer; another broker answers NOT_CONTROLLER, as
-    Kafka does without forwarding (3.9 in ZooKeeper mode). `feature` is the feature that must be on (KIP-584); without it
-    the answer is UNSUPPORTED_VERSION. `member_only` marks what only a broker in a cluster on ZooKeeper serves: what its
-    controller and its brokers say to each other. `forwarded` marks those that a broker of a KRaft quorum forwards to the
-    active controller (KIP-590), as it does those with `controller`.
+    checks itself: for each resource in the request or the response, or as alternatives, as its module docstring explains.
+    `controller` marks APIs that only the cluster's controller may answer; another broker answers NOT_CONTROLLER, as Kafka
+    does without forwarding (3.9 in ZooKeeper mode). `feature` is the feature that must be on (KIP-584); without it the
+    answer is UNSUPPORTED_VERSION. `member_only` marks APIs that are served only in a cluster on ZooKeeper: those between
+    its controller and its brokers. `forwarded` marks APIs that a broker of a KRaft quorum forwards to the active controller
+    (KIP-590), as it does those with `controller`.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Api:
 
     @cached_property
     def module(self) -> str:
-        """The name of its generated module and of its handler module, as in `offset_commit`."""
+        """The name of its generated module and of its handler module, for example `offset_commit`."""
         return registry.module_of(self.key)
 
     @cached_property
@@ -286,7 +286,7 @@ BY_KEY: dict[int, Api] = {api.key: api for api in _ROWS}
 
 
 def refusal(served: Mapping[int, Api], key: int, version: int, sender: str) -> str:
-    """Return why a request of `sender` is not served, for the log line that goes with closing its connection."""
+    """Return why a request of `sender` is not served, for the log line when its connection is closed."""
     api = served.get(key)
     if api is not None:
         return (

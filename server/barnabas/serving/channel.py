@@ -1,7 +1,8 @@
 """TLS and SASL for the clients of one listener, by its current settings.
 
-The rule: a connection keeps what it has begun with; new ones get what is new. Few handshakes run at a time: a signature
-takes a millisecond or several of a core, and a client that asks for many must not take all cores from the others.
+The rule: a connection keeps the settings with which it began; changes apply to new connections. The number of concurrent
+handshakes is limited: a signature takes one or more milliseconds of a core, and a client that requests many must not
+occupy all cores.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Channel(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """True if clients are served at once, without a handshake or a login."""
+        """True if clients are served immediately, without a handshake or a login."""
         return self.offer is None and self.tls is None
 
     def new_login(self) -> SaslServer | None:
@@ -88,7 +89,7 @@ NO_SECURITY = Channel()
 
 
 class Handshakes:
-    """Runs steps of handshakes in threads; others wait for their turn in the order in which they came."""
+    """Runs steps of handshakes in threads; steps beyond the limit wait in the order of their arrival."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads

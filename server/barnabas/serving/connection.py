@@ -1,8 +1,8 @@
 """One connection: receive a frame, answer it, receive the next.
 
-The rule: whatever a peer sends, the worst that happens is that *its* connection is closed, with a log line that
-names the sender and the request. Requests are answered in order, so one task per connection is all the state there is.
-While that task waits among many, a request that needs no waiting is answered without waking it.
+The rule: whatever a peer sends, the worst result is that *its* connection is closed, with a log line that names the sender
+and the request. Requests are answered in order, so all state is one task per connection. While that task waits among many,
+a request that needs no waiting is answered without waking it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ CUT_SHORT = "requests cut short"
 class Connection:
     """An accepted connection and the task that serves it.
 
-    `answering` is true while a whole request is in hand and its response is not yet sent; `last_active` is the
-    monotonic second of the last byte in or response out. `Connections` reads both to close idle connections and to
-    drain at shutdown.
+    `answering` is true from a complete request until its response is sent; `last_active` is the monotonic second of the
+    last byte received or response sent. `Connections` reads both to close idle connections and to drain at shutdown.
     """
 
     __slots__ = (
@@ -244,12 +243,12 @@ class Connection:
             self.last_active = self._parts.now_s()
 
     def _frame_bytes_max(self) -> int:
-        """Return the largest frame that may come now: less before a login."""
+        """Return the size limit of the next frame in bytes; it is lower before a login."""
         login = self.info.login
         return self._parts.frame_bytes_max if login is None or login.is_done else login.offer.frame_bytes_max
 
     async def _fail_login(self) -> None:
-        """Fail a login after bytes that are none: guessing that way is slow, too."""
+        """Fail a login after a malformed frame, with the same delay as after a wrong token, so that guessing stays slow."""
         login = self.info.login
         if login is not None and not login.is_done:
             login.fail()
@@ -398,7 +397,7 @@ class Connection:
         return True
 
     async def _wait_for_more(self, arrived: Callable[[], bool] | None = None) -> None:
-        """Wait until there may be something to read, in an iteration that has time for it."""
+        """Wait until bytes may be readable, in a loop iteration that has time for them."""
         budget, state = self._parts.budget, self._pace.state
         # To be answered among many takes less than to be woken, also where there are few.
         is_answered_there = arrived is not None and self._was_quick and state is not State.BUSY_POLLING
@@ -411,10 +410,10 @@ class Connection:
             await budget.admit(is_active=self._pace.state is not State.IDLE)
 
     def _polls(self) -> bool:
-        """Busy-poll for the next request; return whether it has come, and may be read without a loop iteration.
+        """Busy-poll for the next request; returns whether it has arrived, and may be read without a loop iteration.
 
-        An iteration costs more than a small request does by itself. It is left out where no other work is due: no task
-        can run, no other connection has sent anything, and the iteration is young.
+        An iteration costs more than a small request itself. It is skipped where no other work is due: no task can run, no
+        other connection has sent anything, and the iteration is young.
         """
         pace, budget = self._pace, self._parts.budget
         seconds = pace.poll_seconds

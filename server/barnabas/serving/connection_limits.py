@@ -1,9 +1,9 @@
 """Limits on the number and the rate of connections: of the broker, of a listener, of an address.
 
 The rule: a connection beyond a limit of the broker or of a listener waits, and with it all later ones of this listener;
-one beyond a limit of its address is closed: immediately if there are too many, after a while if they come too fast
-(KIP-612). The listener that brokers use among themselves does not wait for the others where there are several. Limits
-are those of the settings and quotas as they are now.
+a connection beyond a limit of its address is closed: immediately if the address has too many, after a delay if its rate is
+too high (KIP-612). The listener between brokers does not wait for the others if there are several. Changes of settings
+and quotas apply immediately.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def most_from(host: str, config: BrokerConfig) -> int:
 
 
 class ConnectionLimits:
-    """Counts open connections and new ones, and says which must wait or go.
+    """Counts open and new connections, and decides which must wait or be closed.
 
     Lifecycle of a connection: `wait_for_turn`, `throttle_ms`, `refuses`, then `opened` and `closed`.
     """
@@ -52,7 +52,7 @@ class ConnectionLimits:
         now_s: Callable[[], float],
         log_limit: LogLimit,
     ) -> None:
-        """`listeners` are the protocols by the names of the listeners; `now_s` is a clock that never goes back."""
+        """`listeners` maps the names of the listeners to their protocols; `now_s` is a monotonic clock."""
         self._config = config
         self._now_s = now_s
         self._log_limit = log_limit
@@ -109,13 +109,13 @@ class ConnectionLimits:
     # --- taking a connection --------------------------------------------------------------------------------
 
     def has_room(self, listener: str) -> bool:
-        """Return whether one more connection may be open on a listener."""
+        """Return whether a listener may have another open connection."""
         if self.per_listener[listener] >= self._most_on[listener]:
             return False
         return listener == self._protected or self.open < self._most
 
     def delay_ms(self, listener: str) -> int:
-        """Count a new connection; return for how many ms it waits since they come too fast."""
+        """Count a new connection; return its delay in ms for a rate above the limit."""
         if not self._is_rated and not self._addresses.is_set:
             return 0
         limit = None if listener == self._protected else float(self._rate)
@@ -184,7 +184,7 @@ class ConnectionLimits:
         return self.open - self._most
 
     def may_go(self, listener: str) -> bool:
-        """Return whether connections of a listener are closed to make room for others."""
+        """Return whether connections of a listener may be closed to make room for others."""
         return listener != self._protected
 
     async def wait_for_change(self) -> None:

@@ -51,9 +51,9 @@ def shown_client(client_id: str | None) -> str:
 
 
 class ConnectionInfo:
-    """One accepted connection: its peer, and the address that the peer dialled.
+    """One accepted connection: its peer, and the address to which the peer connected.
 
-    `client_software_name` and `client_software_version` come with ApiVersions v3+ (KIP-511) and are empty before.
+    `client_software_name` and `client_software_version` are those of ApiVersions v3+ (KIP-511), empty before.
     """
 
     __slots__ = (
@@ -114,13 +114,13 @@ class ConnectionInfo:
 
     @property
     def reserved(self) -> int:
-        """Bytes that the request in hand has reserved for its response."""
+        """Bytes that the request in progress has reserved for its response."""
         reservation = self.request.reservation if self.request is not None else None
         return reservation.size if reservation is not None else 0
 
     @property
     def requester(self) -> Requester:
-        """The client at the other end, as the authorizer sees it."""
+        """The client of this connection, as the authorizer sees it."""
         address = self.peer_address[0]
         return Requester(self.principal, host_of(address) if ":" in address else address)
 
@@ -154,7 +154,7 @@ class ContextParts:
 
 
 class RequestContext:
-    """One request: its header, its connection, and what it shares with others."""
+    """One request: its header, its connection, and the objects that it shares with other requests."""
 
     __slots__ = (
         "api_key",
@@ -315,7 +315,7 @@ class RequestContext:
     async def require_each(
         self, operation: Operation, resource_type: ResourceType, names: Iterable[str], budget: LoopBudget
     ) -> None:
-        """Raise as `require` does unless the operation is allowed on every one of these resources."""
+        """Raise as `require` does unless the operation is allowed on every resource in `names`."""
         if self.asks_authorizer:
             for name in names:
                 self.require(operation, resource_type, name)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Deferred(Generic[T]):
-    """A result that takes waiting; its work begins with the first `wait`."""
+    """A result that may have to be waited for; its work begins with the first `wait`."""
 
     def __init__(self, begin: Callable[[], Awaitable[T]]) -> None:
         """`begin` returns the awaitable of the result; it is called only when the result is awaited."""
@@ -43,7 +43,7 @@ class Future(Deferred[T]):
         raise NotImplementedError
 
     def result(self) -> T | Deferred[T]:
-        """Return the result, which is there. Raises the error with which it failed."""
+        """Return the available result. Raises the error with which it failed."""
         raise NotImplementedError
 
     def wait(self) -> Awaitable[T]:
@@ -51,5 +51,5 @@ class Future(Deferred[T]):
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Drop the result when it comes."""
+        """Discard the result when it becomes available."""
         raise NotImplementedError

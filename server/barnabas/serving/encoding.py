@@ -1,7 +1,8 @@
 """Decoding requests and encoding responses that have very many entries, in a thread beside the event loop.
 
-The rule: small messages are processed at once by the caller; large ones are processed here, one after the other, and their
-memory is reserved before. The interpreter switches between the thread and the loop, so the loop is slowed but not held up.
+The rule: small messages are processed immediately by the caller; large ones are processed here, one after the other, and
+their memory is reserved first. The interpreter switches between the thread and the loop, so the loop is slowed but not
+blocked.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ENTRY_BYTES: Final = 512
 class JoinedChunks(list["Chunk"]):
     """The chunks of a large response, joined whenever there are many, as many small chunks take more memory.
 
-    The first one is kept separate. Lifecycle: `append`, then `join`.
+    The first chunk is kept separate. Lifecycle: `append`, then `join`.
     """
 
     def __init__(self, joined: Callable[[list[Chunk]], list[Chunk]]) -> None:
@@ -72,9 +73,9 @@ class JoinedChunks(list["Chunk"]):
 
 
 class CodecWorker:
-    """Decodes and encodes large messages. One at a time, as Python does not run two in parallel.
+    """Decodes and encodes large messages, one at a time, as Python does not run two in parallel.
 
-    `entries_max`: how many entries of arrays and tagged fields a request may have.
+    `entries_max`: the limit on the entries of arrays and tagged fields in a request.
     """
 
     def __init__(self, threads: Threads, entries_max: int) -> None:
@@ -147,7 +148,7 @@ def _encode_joined(key: int, version: int, correlation_id: int, response: Any) -
 
 
 def _is_of_brokers(api: Api, context: RequestContext) -> bool:
-    """Return whether a request is one that only brokers send each other, from a sender with CLUSTER_ACTION."""
+    """Return whether a request is of an API between brokers, from a sender with CLUSTER_ACTION."""
     return api.member_only and context.authorizes(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
     )

@@ -1,7 +1,7 @@
 """An error for a whole request, put into every place of the API's response where a client looks for it.
 
-Many responses have an error code of their own at the top. The others have one per topic, partition, group or
-resource that the request named; for those `_ECHOES` says which list answers which.
+Many responses have an error code at the top. The others have one per topic, partition, group or resource of the request;
+for those `_ECHOES` maps each list of the request to a list of the response.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """Each entry of the request's list `asked` is answered by a `struct` in the response's list `answered`.
+    """A list of the request and the list of the response with the errors of its entries.
 
-    `asked` may name two lists (`topics+topic_names`), of which each version of the request has one. `copied` names the
-    fields that identify an entry (`asked_name=answered_name` where they differ); a plain number or string goes into the
-    first of them. The innermost level carries the error.
+    Each entry of the list `asked` gets a `struct` in the list `answered`. `asked` may name two lists
+    (`topics+topic_names`), of which each version of the request has one. `copied` names the fields that identify an entry
+    (`asked_name=answered_name` where they differ); a plain number or string goes into the first of them. The innermost
+    level carries the error.
     """
 
     asked: str
@@ -172,7 +173,7 @@ _DESCRIBE_CLIENT_QUOTAS = 48
 
 
 def error_response(api: Api, context: RequestContext, request: Any, code: int, message: str) -> Any:
-    """The response of `api` that says `code`; None, and the end of the connection, where none can say it."""
+    """The response of `api` with the error; None, and the connection is closed, if its response has no error field."""
     context.log(log, logging.INFO, f"refused {api.name} requests", "error %s %s", code, message)
     version = context.api_version
     if api.key == 0 and request.acks == 0:
@@ -225,7 +226,7 @@ def top_level_response(api: Api, version: int, code: int, message: str) -> Any:
 
 
 def partial_error_response(api: Api, request: Any, code: int) -> Any:
-    """Return a response of `api` with the error beside each topic or partition of a request, and nowhere else."""
+    """Return a response of `api` with the error for each topic or partition of a request, but no top-level error."""
     response = registry.response_codec(api.key).message()
     _echo(_ECHOES[api.key], type(response), request, response, code, "")
     return response

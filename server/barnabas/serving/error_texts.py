@@ -17,7 +17,7 @@ _FIELD_SUFFIXES: Final = ("error_message", "status_detail")
 
 
 def cut_error_texts(response: Any) -> bool:
-    """Cut each error text in a response that is too long for a string; return whether there was one."""
+    """Truncate each error text in a response that is too long for a string; returns whether any was."""
     is_cut = False
     structs = [response]
     while structs:

@@ -1,9 +1,9 @@
-"""Incremental fetch sessions (KIP-227): the partitions a fetcher reads, remembered between its requests.
+"""Incremental fetch sessions (KIP-227): the partitions of a fetcher, remembered between its requests.
 
 Pure: no clock, no randomness, no waiting; `now_ms` and new session ids are passed in. The rule: a session's epoch
 moves by exactly one with each request, so that a lost or repeated request is noticed by both sides.
 
-A partition of which a fetcher has, and knows, everything may be watched; a request then looks only at the others.
+A partition may be watched if the fetcher has all its records and knows its state; a request then checks only the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TopicKey = str | bytes
 
 
 class Watch(Protocol):
-    """Moves a partition of a session to those that have changed, once, when something of it changes."""
+    """Returns a partition of a session to the changed ones, once, when its state changes."""
 
     def end(self) -> None:
         """Watch no longer."""
@@ -84,7 +84,7 @@ class SessionPartition:
     def tell(
         self, high_watermark: int, last_stable_offset: int, log_start_offset: int, *, is_error: bool
     ) -> bool:
-        """Remember the state in a response, and return whether any of it is new or an error."""
+        """Remember the state in a response; returns whether any of it is new or an error."""
         is_news = (
             is_error
             or self.told_error
@@ -102,7 +102,7 @@ class SessionPartition:
 class Session:
     """A fetcher's partitions, in the order in which they are served.
 
-    `changed` are the unwatched ones, in the same relative order. `reader` is called for each that stops being watched.
+    `changed` are the unwatched ones, in the same relative order. `reader` is called for each that is no longer watched.
     """
 
     __slots__ = (
@@ -142,7 +142,8 @@ class Session:
     def due(self, now_ms: int, *, all_after_ms: int, broker_epoch: int = -1) -> list[SessionPartition]:
         """Return the partitions that a request must visit: the changed ones, or all.
 
-        All after some time, since not every change is watched, and for a follower that has registered again.
+        All are visited after `all_after_ms`, since not every change is watched, and for a follower that has registered
+        again.
         """
         if 0 <= now_ms - self.looked_at_all_ms < all_after_ms and broker_epoch == self.broker_epoch:
             return list(self.changed.values())
@@ -150,7 +151,7 @@ class Session:
         return list(self.partitions.values())
 
     def watched(self, partition: SessionPartition, watch: Watch) -> None:
-        """Leave a partition out of the next requests until `watch` says that it has changed."""
+        """Skip a partition in the next requests until `watch` reports a change of it."""
         partition.watch = watch
         self.changed.pop((partition.topic, partition.index), None)
 
@@ -196,7 +197,7 @@ class Session:
                 self.changed.pop(key, None)
 
     def rotate(self, served: Iterable[tuple[TopicKey, int]]) -> None:
-        """Move partitions that returned records to the end, so that a size limit starves none of them."""
+        """Move partitions that returned records to the end, so that a size limit starves no partition."""
         for key in served:
             partition = self.partitions.pop(key, None)
             if partition is not None:
@@ -256,7 +257,7 @@ class FetchSessions:
             session.end()
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Make room for a session of `size` partitions: an unused one first, then a smaller old one."""
+        """Make room for a session of `size` partitions: evict an unused session, else a smaller old one."""
         oldest = min(self._sessions.values(), key=lambda session: session.used_ms)
         if now_ms - oldest.used_ms > EVICTION_MS_MIN:
             self.close(oldest.id)

@@ -1,10 +1,10 @@
 """Splits the bytes of a connection into frames. Pure: the reader of the socket passes the bytes in.
 
-The rule: an idle connection holds no buffer at all, and memory is taken only for bytes that have arrived. A frame that
-merely *claims* to be large costs nothing until its bytes come.
+The rule: an idle connection has no buffer, and memory is allocated only for bytes that have arrived. A frame that
+merely *claims* to be large costs nothing until its bytes arrive.
 
-`Frames` holds what came in one read: `feed`, then `next` until it is None. A frame that did not come whole is handed over
-as a `PartialFrame`, which says how much memory its next read needs and where that read puts its bytes.
+`Frames` holds the bytes of one read: `feed`, then `next` until it is None. An incomplete frame is returned as a
+`PartialFrame`, which has the memory that its next read needs and the buffer for that read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POOL_BYTES_MAX: Final = 32 * MIB
 
 
 class BufferPool:
-    """Receive buffers: one `scratch` for all connections, and large ones that are used again.
+    """Receive buffers: one `scratch` for all connections, and large ones that are reused.
 
     To allocate and zero a megabyte costs more than to read it. Lifecycle: `take` for a frame, `give` once its response
     has been sent. A buffer must not be given back while a view of it is still in use.
@@ -60,8 +60,8 @@ class BufferPool:
 class PartialFrame:
     """A frame that has arrived in part.
 
-    Lifecycle, until `missing` is 0: `needed` is the memory for the next read, and `target` its buffer; `received` takes
-    the bytes that were read, and returns how many are left over.
+    Lifecycle, until `missing` is 0: `needed` is the memory for the next read, and `target` its buffer; `received` counts
+    the bytes that were read, and returns the unused memory.
     """
 
     __slots__ = ("_buffer", "_is_checked", "_pool", "_pooled", "_scratch_bytes", "size", "used")
@@ -79,7 +79,7 @@ class PartialFrame:
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come."""
+        """Bytes that have not arrived yet."""
         return self.size - self.used
 
     @property
@@ -111,7 +111,7 @@ class PartialFrame:
         return memoryview(self._buffer)[self.used : end]
 
     def received(self, count: int) -> int:
-        """Take `count` bytes that came; return how many of the `needed` ones were not used. Raises DecodeError."""
+        """Add `count` bytes that were read; returns how many of the `needed` ones were not used. Raises DecodeError."""
         unused = 0
         if self._scratch_bytes:
             self._buffer += self._pool.scratch[:count]
@@ -127,7 +127,7 @@ class PartialFrame:
         return memoryview(self._buffer)[: self.size]
 
     def give_back(self, *, is_answered: bool) -> None:
-        """Return the buffer for other frames, once this one is answered; unused memory in any case."""
+        """Return the buffer for other frames, once this frame is answered; unused memory in any case."""
         if self._pooled is not None:
             self._pool.give(self._pooled)
             self._pooled = None
@@ -136,7 +136,7 @@ class PartialFrame:
 
     @property
     def _is_little(self) -> bool:
-        """Few bytes come by way of the scratch buffer, which is not enlarged for a few more."""
+        """True while the frame is read by way of the scratch buffer, since it has few bytes."""
         return self.used < SCRATCH_BYTES // 2
 
     @property
@@ -150,7 +150,7 @@ class PartialFrame:
 
 
 class Frames:
-    """Bytes of a connection that have come and are not answered: frames of a client that pipelines, a part of the next."""
+    """Unprocessed bytes of a connection: frames of a client that pipelines, and a part of the next."""
 
     __slots__ = ("_data", "_position")
 
@@ -160,7 +160,7 @@ class Frames:
 
     @property
     def has_size(self) -> bool:
-        """The size of the next frame is there."""
+        """Return whether the size field of the next frame has arrived."""
         return len(self._data) - self._position >= SIZE_BYTES
 
     @property
@@ -203,7 +203,7 @@ class Frames:
         return memoryview(bytearray(data[start:]))
 
     def partial(self, pool: BufferPool, bytes_max: int) -> PartialFrame:
-        """Return the next frame, which has its size but not all of its bytes, and hold nothing any more.
+        """Return the next frame, whose size field has arrived but not all of its bytes, and drop all bytes here.
 
         Raises DecodeError.
         """

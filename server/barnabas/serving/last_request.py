@@ -1,7 +1,7 @@
-"""A heartbeat that a connection repeats is decoded once, and its answer encoded once.
+"""A heartbeat that a connection repeats is decoded once, and its response encoded once.
 
-The rule: only a request that is the same byte by byte, but for its correlation id, is not decoded again, and only a
-response that is equal to the one before it is not encoded again. Each is handled as any other.
+The rule: a request skips decoding only if it is equal byte by byte, but for its correlation id, and a response skips
+encoding only if it equals the one before it. All other stages run for each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CORRELATION_ID_END: Final = 8
 
 
 class LastRequest:
-    """A decoded request, and the response to it that was encoded last.
+    """A decoded request, and the latest encoded response to it.
 
     `message` and `response` are never changed: `response` is None until one is kept. `body` are the bytes of the response
     after its correlation id, `codes` its error codes where they are counted.
@@ -42,7 +42,7 @@ class LastRequest:
         self.codes: Mapping[int, int] = {}
 
     def is_repeated_by(self, frame: memoryview) -> bool:
-        """Return whether a frame is the same request; if so, `header` has its correlation id from now on."""
+        """Return whether a frame repeats the request; if so, `header` gets its correlation id."""
         if len(frame) != self._size:
             return False
         data = bytes(frame)

@@ -67,7 +67,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port really bound; the first one where there are several addresses."""
+        """The actual port; that of the first address if there are several."""
         return self.addresses[0][1]
 
     async def accept_forever(self, connections: Connections) -> None:
@@ -112,12 +112,12 @@ class Listener:
 
 
 def _is_idle(since_s: float, connection: Connection) -> bool:
-    """Return whether nothing has come or gone since then, and no request is in hand."""
+    """Return whether no byte was received or sent since then, and no request is in progress."""
     return connection.last_active < since_s and not connection.answering
 
 
 def _idle_first(connection: Connection) -> tuple[bool, float]:
-    """Order connections: those that answer nothing first, and of them those that have been idle for longest."""
+    """Sort key of connections: those without a request in progress first, and of them the longest idle."""
     return connection.answering, connection.last_active
 
 
@@ -135,8 +135,7 @@ class Connections:
         unauthenticated: UnauthenticatedConnections | None = None,
         doorkeeper: Doorkeeper | None = None,
     ) -> None:
-        """`count_max` is the system's limit, None for any number; `unauthenticated` bounds the peers that have not
-        authenticated.
+        """`count_max` is the system's limit, None for any number; `unauthenticated` limits unauthenticated connections.
 
         `doorkeeper` is as in `Seams`.
         """
@@ -160,7 +159,7 @@ class Connections:
         return iter(tuple(self.open_connections))
 
     async def take(self, listener: Listener, transport: Transport) -> None:
-        """Serve an accepted connection, when there is room and not too many come; those after it wait too."""
+        """Serve an accepted connection, once the limits allow it; later connections of the listener wait, too."""
         limits, name = self.limits, listener.name
         if self._doorkeeper is not None and (taker := self._doorkeeper(name, transport)) is not None:
             self._nursery.start_soon(self._let_take, taker, listener, transport)
@@ -179,7 +178,7 @@ class Connections:
             self.start(listener, transport)
 
     async def _let_take(self, taker: Taker, listener: Listener, transport: Transport) -> None:
-        """Pass a connection to the taker that asked for it, and serve it if it is given back."""
+        """Pass a connection to the taker of the doorkeeper, and serve it if the taker returns it."""
         is_ours = False
         try:
             is_ours = await taker(transport)
@@ -252,7 +251,7 @@ class Connections:
         self._nursery.start_soon(self._serve, connection)
 
     def _greet(self, connection: Connection) -> None:
-        """Count a connection that has not authenticated; too many of them evict one another."""
+        """Count an unauthenticated connection; above the limit one of them is evicted."""
         pushed_out = self._unauthenticated.add(connection, self.parts.now_s())
         if pushed_out is not None:
             host = pushed_out.info.peer_address[0]
@@ -291,7 +290,7 @@ class Connections:
     async def close_idle_forever(self) -> None:
         """Close connections that have sent nothing for connections.max.idle.ms, half-sent frames included.
 
-        Those that have sent nothing since the last check are inactive from then on.
+        Those that have sent nothing since the last check become inactive.
         """
         while True:
             shortest_s = min(self._idle_seconds_max, self._unauthenticated.seconds_max)
@@ -305,7 +304,7 @@ class Connections:
             await self._close_some(partial(_is_idle, limit), f"idle for more than {self._idle_seconds_max}s")
 
     async def _mark_inactive(self, since_s: float) -> None:
-        """Tell the connections that have been idle since then that nothing is expected of them."""
+        """Mark connections that have been idle since then as not expecting a request soon."""
         for number, connection in enumerate(tuple(self.open_connections), 1):
             if _is_idle(since_s, connection):
                 connection.expect_nothing_soon()

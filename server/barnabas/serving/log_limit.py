@@ -1,4 +1,4 @@
-"""Lines of the log that a client can cause again and again: the first few each minute, then their number.
+"""Limit for log lines that a client can cause repeatedly: the first few each minute, then their number.
 
 The rule: neither the log nor the memory for it grows with the input of clients.
 """
@@ -32,7 +32,7 @@ class _Period:
 
 
 class LogLimit:
-    """Writes lines of the log, of one kind from one source no more than `LINES_MAX` in a period.
+    """Writes log lines, at most `LINES_MAX` of one kind from one source in a period.
 
     The number of suppressed lines is logged after the period. Lifecycle: `run` in a task until cancelled.
     """

@@ -1,18 +1,18 @@
-"""The time that one turn of the event loop may take, and the tasks that must yield when it is used up.
+"""The time limit of one turn of the event loop, and the tasks that must yield when it is used up.
 
-The rule: a turn is everything that runs between two waits for input or output, in any task. Work of a length that a
-client or the broker's state decides is done in small pieces with `LoopBudget.checkpoint()` between them: while the
-turn is young that costs one look at the clock, and once its budget is used up every task at a checkpoint yields. So
-the wait of a client that sends little does not grow with the number of those that ask for much.
+The rule: a turn is everything that runs between two waits for input or output, in any task. Work whose length depends on
+a client or on the broker's state is done in small pieces with `LoopBudget.checkpoint()` between them: while the
+turn is young that costs one read of the clock, and once its budget is used up every task at a checkpoint yields. So
+the latency of a client that sends little does not grow with the number of clients that request much.
 
-A task that has yielded waits in one of three queues, each first come first served, and some of each are resumed in
-every turn: requests on connections that have just been active, requests on all others, and long work. So a crowd of
-one kind cannot hold up the other kinds, and no task waits for ever. Long work is a task with two steps of more than a
-millisecond, and the next request of the same task. It may have the first half of a turn, and steps of a millisecond
-while requests on active connections wait; these may have all of it. Of the other two queues only one each runs in a
-turn that is used up; a task that was resumed and comes too late is first in the next turn.
+A task that has yielded waits in one of three queues, each first come first served, and some tasks of each are resumed in
+every turn: requests on recently active connections, requests on all others, and long work. So a large number of tasks of
+one kind cannot delay the other kinds, and no task waits for ever. Long work is a task with two steps of more than a
+millisecond, and the next request of the same task. It may use the first half of a turn, and steps of a millisecond
+while requests on active connections wait; those may use all of the turn. Of the other two queues only one task each runs
+in a turn that is used up; a task that was resumed and is too late is first in the next turn.
 
-Turns that are too long all the same are counted, with the task that had the longest step of the turn.
+Turns that are too long nevertheless are counted, with the task that had the longest step of the turn.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _Queue = OrderedDict[trio.lowlevel.Task, None]
 class Stall(NamedTuple):
     """A turn that was too long: its steps, and the longest of these with its task.
 
-    `cpu_seconds` are those for which the loop's thread had a processor in it, at most.
+    `cpu_seconds` is an upper bound of the processor time of the loop's thread in it.
     """
 
     seconds: float
@@ -101,10 +101,10 @@ class TaskTime:
 
 
 class LoopBudget:
-    """Measures the turns of an event loop, as an instrument of Trio (which asks for the methods, not for the base class).
+    """Measures the turns of an event loop, as an instrument of Trio (which calls the methods, and needs no base class).
 
     Lifecycle: `with budget:` inside `trio.run` for as long as turns are to be measured. Outside of it nothing is
-    measured, and `checkpoint` lets others run each time that the budget has passed since it last did.
+    measured, and `checkpoint` yields each time that the budget has passed since the last yield.
 
     `longest_seconds` is the longest turn so far. `long_turns[n]` counts the turns longer than `BOUNDS_SECONDS[n]` and
     not longer than the next bound. `on_long_turn` is called after each of them.
@@ -121,7 +121,7 @@ class LoopBudget:
     ) -> None:
         """Without `measures` nothing is measured inside of `with` either.
 
-        `cpu_clock` says for how long the running thread has had a processor; without one that is all of the time.
+        `cpu_clock` returns the processor time of the running thread; without it that is `clock`.
         """
         self._measures = measures
         self._clock = clock
@@ -176,11 +176,11 @@ class LoopBudget:
         self._begin_turn()
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002
-        """A task is to run, in the next turn if this one is in the middle."""
+        """Trio's event: a task is scheduled, for the next turn if this turn is in progress."""
         self._runnable += 1
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A step of a task begins, and with it the one before it has ended."""
+        """Trio's event: a step of a task begins, which ends the step before it."""
         self._runnable -= 1
         self._begin_step(task)
 
@@ -238,11 +238,11 @@ class LoopBudget:
 
     @property
     def cpu_seconds(self) -> float:
-        """Seconds for which the running thread has had a processor, since any moment; asking takes a microsecond."""
+        """Processor time of the running thread in seconds, from an arbitrary start; reading it takes a microsecond."""
         return self._cpu_clock()
 
     def begin_counting(self) -> TaskTime:
-        """Count the time of the task that runs, from now on."""
+        """Begin to count the time of the running task."""
         task = trio.lowlevel.current_task()
         time = self._counted[task] = TaskTime(self, task, -self.step_seconds)
         return time
@@ -269,7 +269,7 @@ class LoopBudget:
 
     @property
     def may_go_on(self) -> bool:
-        """True if the running task may look for its next request at once: no other can run, and the turn is young."""
+        """True if the running task may check for its next request now: no other task can run, and the turn is young."""
         return self._runnable == 0 and self._clock() - self._turn_began < self._at_once_seconds
 
     @property
@@ -296,10 +296,9 @@ class LoopBudget:
             await self._give_way(self._long_work if score >= SCORE_OF_LONG_WORK else self._inactive)
 
     async def admit(self, *, is_active: bool) -> None:
-        """Make a request that has just arrived wait for a turn with time for it; called if `is_used_up`.
+        """Make a new request wait for a turn with time for it; called if `is_used_up`.
 
-        `is_active` says whether its connection has been active just before: such connections and all others queue
-        separately.
+        `is_active`: whether its connection was active shortly before; such connections and all others have separate queues.
         """
         task = trio.lowlevel.current_task()
         score = self._scores.pop(task, 0)

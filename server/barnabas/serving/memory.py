@@ -1,14 +1,14 @@
-"""Memory that requests and responses may hold, all connections together, and the order of waiting when it is used up.
+"""Memory that requests and responses of all connections together may hold, and the order of waiting when it is used up.
 
-Requests are counted by the bytes that have arrived (`IncomingMemory`), answers by what their handlers reserve before they
-make them (`MemoryPool`) and by what their readers leave unread (`UnsentMemory`).
+Requests are counted by the bytes that have arrived (`IncomingMemory`), responses by the reservations of their handlers
+(`MemoryPool`) and by the bytes that clients leave unread (`UnsentMemory`).
 
-The rule: a task that is about to hold much reserves it first, and queues while there is not enough. A waiting task holds
-nothing in the same pool, so no two can wait for each other; and a request that is larger than the whole pool is let in
-when it is alone. Small amounts have a pool of their own: large reservations never delay small ones.
+The rule: a task that is about to hold much memory reserves it first, and queues while there is not enough. A waiting task
+holds nothing in the same pool, so no two can wait for each other; and a request that is larger than the whole pool is
+admitted when it is alone. Small amounts have a pool of their own: large reservations never delay small ones.
 
-For handlers: `await context.reserve(size)` before records are converted or decompressed or a long answer is built,
-`context.unreserve(size)` for what has been dropped. What is still reserved is released when the response has been sent.
+For handlers: `await context.reserve(size)` before records are converted or decompressed or a long response is built,
+`context.unreserve(size)` for dropped data. Remaining reservations are released when the response has been sent.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ GIVE_BACK_AFTER_LOOKS: Final = 3
 
 
 class MemoryPool:
-    """A number of bytes to share, given out in the order of asking.
+    """A number of bytes to share, reserved in the order of the requests for it.
 
-    `held` is what is reserved now; it is above `bytes_max` only by one reservation that was alone, or by `charge`.
-    `held_most` is the most since it was last read and reset.
+    `held` is the reserved number; it is above `bytes_max` only through one reservation that was alone, or through `charge`.
+    `held_most` is the maximum since it was last read and reset.
     """
 
     __slots__ = ("_waiting", "bytes_max", "held", "held_most")
@@ -149,7 +149,7 @@ class IncomingMemory:
         return self.held >= self.bytes_max
 
     def begin(self, held: Held, size: int) -> None:
-        """Count a request that has begun to arrive, with the `size` bytes that came first."""
+        """Count a request that has begun to arrive, with its first `size` bytes."""
         self._arriving[held] = None
         held.size = size
         held.moved_s = self._clock()
@@ -175,7 +175,7 @@ class IncomingMemory:
         self._let_in()
 
     def arrived(self, held: Held) -> None:
-        """All of a request is there; its bytes stay reserved until `end`."""
+        """Note that a request has arrived completely; its bytes stay reserved until `end`."""
         self._arriving.pop(held, None)
         self._let_in()
 
@@ -237,10 +237,10 @@ class IncomingMemory:
 
 
 class UnsentMemory:
-    """Responses that clients do not read: bytes in memory that the sockets do not take.
+    """Responses that clients do not read: bytes in memory that the sockets do not accept.
 
     They are counted when a socket is full. Above `bytes_max`, and while others wait for memory that such responses hold,
-    those are closed that have taken nothing for SEND_STALLED_SECONDS; above twice as much, the slowest of them at once.
+    connections without progress for SEND_STALLED_SECONDS are closed; above twice as much, the slowest ones immediately.
     """
 
     __slots__ = ("_clock", "_stuck", "_wanted", "bytes_max", "held", "held_most")
@@ -259,7 +259,7 @@ class UnsentMemory:
 
     @property
     def has_stuck(self) -> bool:
-        """Return whether a reader does not keep up."""
+        """Return whether any response waits for its client to read it."""
         return bool(self._stuck)
 
     def begin(self, held: Held, size: int) -> None:
@@ -273,7 +273,7 @@ class UnsentMemory:
             self.shed()
 
     def moved(self, held: Held) -> None:
-        """The reader has taken some of it."""
+        """Note that the client has read a part of a response."""
         if held in self._stuck:
             del self._stuck[held]
             self._stuck[held] = None
@@ -384,7 +384,7 @@ class Reservation:
     """Bytes that one request has reserved for its response, in one pool.
 
     The first part may have to wait. Further parts never wait, since a waiting request must hold nothing: they are
-    counted at once.
+    counted immediately.
     """
 
     __slots__ = ("_memory", "_pool", "size")
@@ -417,7 +417,7 @@ class Reservation:
         return True
 
     def reduce(self, size: int) -> None:
-        """Release `size` bytes, at most the reserved ones."""
+        """Release `size` bytes, at most all reserved ones."""
         size = min(size, self.size)
         if size:
             self.size -= size

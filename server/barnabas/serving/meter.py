@@ -79,7 +79,7 @@ class RequestMeter:
 
 
 class Places(NamedTuple):
-    """Places of error codes in a struct: in itself, and in these of its fields."""
+    """Places of error codes in a struct: `here` if it has one itself, `inside` for its fields with error codes."""
 
     here: bool
     inside: tuple[tuple[str, Places], ...]

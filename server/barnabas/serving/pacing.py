@@ -1,16 +1,16 @@
 """The pace of a connection: the expected time of its next request, and the way of waiting for it.
 
-| State | The next request | How it is waited for |
+| State | The next request | Way of waiting |
 |---|---|---|
-| IDLE | may be long in coming | with all idle ones: so many wake per loop iteration as it has time for |
-| ACTIVE | came soon after the answer before it | by Trio; with others of its kind while many are active |
-| BUSY_POLLING | came at once, and no other connection sent anything | looked for without a loop iteration |
+| IDLE | may take long to arrive | with all idle connections: a loop iteration wakes as many as it has time for |
+| ACTIVE | arrived soon after the last response | by Trio; with other active ones while many are active |
+| BUSY_POLLING | arrived immediately, and no other connection sent anything | polled without a loop iteration |
 
-    IDLE --soon--> ACTIVE --at once, alone--> BUSY_POLLING
+    IDLE --soon--> ACTIVE --immediately, alone--> BUSY_POLLING
     ACTIVE, BUSY_POLLING --late, or nothing for a while--> IDLE
-    BUSY_POLLING --not at once, or others sent something--> ACTIVE
+    BUSY_POLLING --not immediately, or others sent something--> ACTIVE
 
-The first request says nothing: thousands of new connections may send theirs together. So a new connection is IDLE.
+The first request is not counted: thousands of new connections may send theirs together. So a new connection is IDLE.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class State(IntEnum):
 
 
 class Arrivals:
-    """Arrivals on all connections: which of them sent something last."""
+    """Arrivals on all connections: the connection that sent last, and the time at which it changed."""
 
     __slots__ = ("changed_s", "last_id")
 
@@ -65,14 +65,14 @@ class Arrivals:
         """Time at which a connection last sent data after another one."""
 
     def is_alone(self, connection_id: int, now_s: float) -> bool:
-        """Note an arrival; say whether the one before it was on the same connection."""
+        """Note an arrival; returns whether the preceding arrival was on the same connection."""
         if self.last_id == connection_id:
             return True
         self.last_id, self.changed_s = connection_id, now_s
         return False
 
     def are_mixed(self, now_s: float) -> bool:
-        """Return whether other connections have sent something a moment ago, too."""
+        """Return whether another connection has sent something within OTHERS_SECONDS, too."""
         return now_s - self.changed_s < OTHERS_SECONDS
 
 
@@ -90,7 +90,7 @@ class Pace:
         self._skip_next = 0
 
     def arrived(self, waited_s: float, *, is_first: bool, is_alone: bool) -> None:
-        """Note bytes that arrived this many seconds after the last ones, or after the answer to them."""
+        """Note bytes that arrived this many seconds after the last ones, or after the response to them."""
         if is_first or waited_s >= ACTIVE_SECONDS:
             self.state = State.IDLE
         elif is_alone and waited_s < self._busy_poll.within_s:
@@ -105,7 +105,7 @@ class Pace:
 
     @property
     def may_poll(self) -> bool:
-        """Return whether it may busy-poll now, were there time."""
+        """Return whether the connection may busy-poll now, if there is time."""
         return self.state is State.BUSY_POLLING and not self._skip
 
     @property
@@ -119,7 +119,7 @@ class Pace:
         return self._busy_poll.for_s if self.is_small else self._busy_poll.after_large_s
 
     def polled(self, *, is_found: bool) -> None:
-        """Note whether busy-polling has found a request: each time in vain lets more of them go by without it."""
+        """Note whether busy-polling detected a request: after each failure more requests are awaited without it."""
         if is_found:
             self._skip_next = 0
         else:

@@ -45,7 +45,7 @@ class ReleaseProfile(NamedTuple):
     """True if clients see the APIs between brokers, as in releases that may run on ZooKeeper."""
 
     def has(self, feature: str) -> bool:
-        """Return whether a feature is on by default, before any switch of it."""
+        """Return whether a feature is finalized by default, before UpdateFeatures changes it."""
         return any(entry.name == feature and entry.finalized_level for entry in self.features)
 
     def served_by(self, config: BrokerConfig) -> dict[int, Api]:

@@ -44,10 +44,10 @@ Stage = Callable[["Request"], "Deferred[Any] | None"]
 class Request(RequestContext):
     """A request in progress.
 
-    `message` is the decoded request, `response` the response, `chunks` the encoded response: none without a response.
-    `refusal` is the error with which it is refused once it is decoded. `last_heartbeat` is its connection's, if it is a
-    heartbeat. `is_alive` says whether the connection continues after it. `future` is the result that it waits for, if
-    that has callbacks.
+    `message` is the decoded request, `response` the response, `chunks` the encoded response: empty without a response.
+    `refusal` is the error with which it is refused once it is decoded. `last_heartbeat` is the last one of its connection,
+    if it is a heartbeat. `is_alive`: whether the connection continues after it. `future` is the result that it waits for,
+    if that has callbacks.
     """
 
     __slots__ = (
@@ -138,10 +138,8 @@ class Request(RequestContext):
         return self.advance() if wait is None else wait
 
     async def finish(self, wait: Deferred[Any] | None) -> bool:
-        """Await the present stage, and run all remaining ones; false if the connection must be closed.
-
-        Raises PeerError, OSError.
-        """
+        """Await the present stage, and run all remaining ones; false if the connection must be closed. Raises PeerError,
+        OSError."""
         try:
             while wait is not None:
                 self.future = None
@@ -177,7 +175,7 @@ class Request(RequestContext):
     def close(self) -> None:
         """Release its resources: memory reserved for its response, the count of its time, its bytes.
 
-        Its connection keeps it until the next request, for messages about it.
+        Its connection refers to it until the next request, for messages about it.
         """
         if self.quotas is not None:
             self.quotas.end()
@@ -192,7 +190,7 @@ class Request(RequestContext):
         self.response, self.is_responded = response, True
 
     def skip_to(self, stage: Stage) -> None:
-        """Leave out the stages before this one."""
+        """Skip the stages before this one."""
         self._next = self._stages.index(stage)
 
     def end(self, *, is_alive: bool) -> None:
@@ -201,7 +199,7 @@ class Request(RequestContext):
         self.is_alive = is_alive
 
     def refuse(self, error: Exception) -> Deferred[None] | None:
-        """Respond with an error for the whole request; a large response is made in a thread.
+        """Respond with an error for the whole request; a large response is built in a thread.
 
         An error that is no refusal is a bug, and logged.
         """

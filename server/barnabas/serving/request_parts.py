@@ -38,13 +38,13 @@ class Handlers(Protocol):
 
     @property
     def made(self) -> Mapping[int, Handle]:
-        """Handlers that are made, by API key."""
+        """Loaded handlers, by API key."""
 
     def is_served(self, api: Api) -> bool:
         """Return whether an API may be answered now."""
 
     async def make(self, api: Api) -> Handle:
-        """Import and make the handler of an API."""
+        """Import and load the handler of an API."""
 
     def check(self, api: Api, context: RequestContext, message: Any) -> None:
         """Raise the RequestError that refuses a whole request."""

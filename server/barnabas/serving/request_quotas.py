@@ -35,7 +35,7 @@ class BrokerQuotas:
         now_s: Callable[[], float],
         exempt: Collection[int] = (),
     ) -> None:
-        """`now_s` is a clock that never goes back; `exempt` are the keys of the APIs between brokers."""
+        """`now_s` is a monotonic clock; `exempt` are the keys of the APIs between brokers."""
         self._clients = clients
         self._budget = budget
         self._now_s = now_s
@@ -53,12 +53,12 @@ class BrokerQuotas:
         return int(self._now_s() * 1000)
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Apply these quotas from now on; `changed` names those that differ from before."""
+        """Apply these quotas; `changed` names the entities whose quotas differ from before."""
         self._clients.follow(quotas, changed)
         self.is_set = self._clients.is_set
 
     def begin(self, user: str, client_id: str | None, api_key: int) -> RequestQuotas:
-        """Count a request of this client from now on."""
+        """Begin to count a request of this client."""
         time = self._budget.begin_counting() if self._clients.request.is_set else None
         is_exempt = api_key in self._exempt
         return RequestQuotas(
@@ -67,7 +67,7 @@ class BrokerQuotas:
 
 
 class RequestQuotas:
-    """One request. Lifecycle: made before its handler runs; `throttle_ms` when it has been handled; `end` at the end."""
+    """The quotas of one request. Lifecycle: created before its handler runs; `throttle_ms` after the handler; `end`."""
 
     __slots__ = (
         "_api_key",
@@ -113,7 +113,7 @@ class RequestQuotas:
         return None if meter is None else int(min(meter.limit * self._clients.span_s, 2**31 - 1))
 
     def exempt_from_fetch(self) -> None:
-        """Count nothing of a Fetch: it comes from a broker that follows."""
+        """Count nothing of a Fetch from a follower."""
         self._is_fetch_charged = True
         self._stop_time()
 
@@ -194,7 +194,7 @@ class RequestQuotas:
         return self._throttle_ms
 
     def _throttled(self, meter: Meter[Rate] | Meter[TokenBucket] | None, ms: int, request_ms: int) -> None:
-        """Remember the longer one of two throttle times, and count it where it comes from."""
+        """Remember the longer of two throttle times, and count it at its quota."""
         self._throttle_ms = max(ms, request_ms)
         if ms > request_ms and meter is not None:
             meter.throttled(ms)
@@ -204,7 +204,7 @@ class RequestQuotas:
                 of_request.throttled(request_ms)
 
     def _charge_time(self, now_ms: int) -> int:
-        """Charge the time that this request has taken of the event loop so far; return the throttle time in ms."""
+        """Charge the time that this request has used of the event loop so far; returns the throttle time in ms."""
         if self._time is None:
             return 0
         meter = self._clients.request.of(*self._client, now_ms)
@@ -220,7 +220,7 @@ class RequestQuotas:
             self._time = None
 
     def end(self) -> None:
-        """Count the time that the response took of the event loop, without throttling for it."""
+        """Count the time that the response used of the event loop, without throttling for it."""
         if self._time is not None:
             now_ms = self._now_ms()
             meter = self._clients.request.of(*self._client, now_ms)
@@ -230,7 +230,7 @@ class RequestQuotas:
 
 
 class Mutations:
-    """Charges partitions that a request makes or deletes to a client."""
+    """Charges partitions that a request creates or deletes to a client."""
 
     __slots__ = ("_charged", "_has_refused", "_now_ms", "_refuses", "meter")
 

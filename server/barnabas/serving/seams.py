@@ -1,6 +1,6 @@
-"""Places where something may stand around a broker's requests, connections and store of segments: faults, recorders, taps.
+"""Hooks around a broker's requests, connections and store of segments: for faults, recorders, taps.
 
-The rule: a broker without them has none, and pays for none: one look at a name that is None.
+The rule: a hook that is not set is None, and costs one check for None.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Watcher(Protocol):
     """An observer that is shown the requests of a broker with their answers."""
 
     def attach(self, broker: Any) -> None:
-        """Watch this broker from now on."""
+        """Begin to observe this broker."""
 
     def around(self, inner: Interceptor | None) -> Interceptor:
-        """Return an interceptor that watches, and has `inner` answer if it is one."""
+        """Return an interceptor that observes requests and calls `inner`, if set, for the responses."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Run beside the broker as long as it runs. Raises OSError."""
+        """Context in which the watcher runs beside the broker. Raises OSError."""

@@ -1,13 +1,13 @@
-"""The stages of a request, from its frame to the answer that is sent.
+"""The stages of a request, from its frame to the sent response.
 
-`STAGES`, at the end, is the table of contents. The rule: every request of every API takes these stages in this order,
-whether one of them waits or none does. A stage does its part and returns None, or a `Deferred` with the part of it that
-takes waiting. `Request` (`serving/request.py`) runs them.
+`STAGES`, at the end, is the table of contents. The rule: every request of every API runs these stages in this order,
+whether they wait or not. A stage does its part and returns None, or a `Deferred` with the rest of it that must wait.
+`Request` (`serving/request.py`) runs them.
 
 A stage before `intercept` refuses by setting `refusal`: the request is decoded, and `check` refuses it, or `answer` by the
-same rule where there is an interceptor. A response that the stage made itself would be replaced by the interceptor's.
+same rule if there is an interceptor. A response that the stage itself set would be replaced by the interceptor's.
 
-The table in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except
+The table in `apis` decides which requests are served: any other request closes the connection, as in Kafka, except
 ApiVersions: unsupported versions of it are answered with the supported ones (KIP-511).
 """
 
@@ -52,7 +52,7 @@ def take_token(request: Request) -> Deferred[None] | None:
 
 
 async def send_token(request: Request) -> None:
-    """Answer a token with one, if any; a login that has failed ends the connection."""
+    """Answer a login's token, with a token if the mechanism has one; a failed login closes the connection."""
     answer, is_alive = await answer_token(
         request.connection, bytes(request.frame), request.parts.clock_ms, request.shared.log_limit
     )
@@ -173,9 +173,9 @@ def malformed(request: Request, error: PeerError) -> PeerError:
 
 
 def refuse_entries(request: Request, error: TooManyEntriesError) -> None:
-    """Answer a request with too many entries, none of which is known.
+    """Answer a request with too many entries, which are not decoded.
 
-    Raises PeerError if the response has no place for the error.
+    Raises PeerError if the response has no field for the error.
     """
     from barnabas.serving.error_responses import top_level_response
 
@@ -192,7 +192,7 @@ def refuse_entries(request: Request, error: TooManyEntriesError) -> None:
 
 
 def intercept(request: Request) -> Deferred[Any] | None:
-    """Call the interceptor, if there is one: it may have the request checked and handled."""
+    """Call the interceptor, if there is one: it can have the request checked and handled."""
     interceptor = request.parts.interceptor
     if interceptor is None:
         return None
@@ -247,7 +247,7 @@ def have_handled(request: Request) -> Deferred[Any] | None:
 
 
 def throttle(request: Request) -> None:
-    """Charge the client's quotas; tell a client that is over one, and mute its connection."""
+    """Charge the client's quotas; a client above a quota gets the throttle time, and its connection is muted."""
     if request.quotas is None:
         return
     throttle_ms = request.quotas.throttle_ms(request.message, request.size)

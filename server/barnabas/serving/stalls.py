@@ -1,7 +1,7 @@
-"""Turns of the event loop that are too long: which request held it, counted by API and written to the log.
+"""Turns of the event loop that are too long: the API of the request at fault, counted and logged.
 
-The rule: a turn is attributed to the task with the longest step in it, unless the loop did not have a processor
-for most of it: then it waited for the machine, and no request is to blame.
+The rule: a turn is attributed to the task with the longest step in it, unless the loop had no processor for most of it:
+then it waited for the machine, and no request is to blame.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KIND, SOURCE = "stalls of the event loop", "all clients"
 class StallMeter:
     """Counts long turns by API. Connections enter their tasks in `connections`.
 
-    Before the first of them there is no client that a turn could delay: a start is one long turn.
+    Before the first connection no client exists that a turn could delay: a start is one long turn.
     """
 
     def __init__(self, log_limit: LogLimit) -> None:

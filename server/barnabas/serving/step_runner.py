@@ -42,7 +42,7 @@ class StepRunner:
         return await self.resume(steps, step)
 
     async def resume(self, steps: Steps[T], step: Step) -> T:
-        """Run all steps after `step`, the first one, which the caller has run to see whether there are more."""
+        """Run all steps after `step`, the first one, which the caller has run to detect whether more follow."""
         lane: trio.Semaphore | None = None
         large: Large | None = None
         try:

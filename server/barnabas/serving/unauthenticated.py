@@ -1,7 +1,7 @@
-"""Connections that have not authenticated: bounded in number and time.
+"""Connections that have not authenticated: limited in number and time.
 
 The rule: an address that opens many of them evicts its own. At the limit a new connection is still accepted: the oldest
-one of the address with the most is evicted.
+connection of the address with the most is evicted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class UnauthenticatedConnections:
-    """Connections in a TLS handshake or a login, by the address they come from."""
+    """Connections in a TLS handshake or a login, by the address of the client."""
 
     def __init__(self, count_max: int = 1000, seconds_max: float = 60.0) -> None:
         self._count_max = count_max
@@ -27,7 +27,7 @@ class UnauthenticatedConnections:
         return self._count
 
     def add(self, connection: Connection, now_s: float) -> Connection | None:
-        """Count a connection; returns the one to evict for it, if any."""
+        """Count a connection; returns the connection to evict for it, if any."""
         host = connection.info.peer_address[0]
         gone = None
         if self._count >= self._count_max:
@@ -48,7 +48,7 @@ class UnauthenticatedConnections:
                 del self._by_host[host]
 
     def overdue(self, now_s: float) -> Iterator[Connection]:
-        """Yield those that have taken too long."""
+        """Yield connections that have not authenticated in time."""
         limit = now_s - self.seconds_max
         for of_host in tuple(self._by_host.values()):
             for connection, since_s in tuple(of_host.items()):

@@ -61,7 +61,7 @@ sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", sync)
 
 
 def write_zeros(descriptor: int, _start: int, size: int) -> None:
-    """Extend a file to `size` with zeros that are written, as `posix_fallocate` where there is none."""
+    """Extend a file to `size` with written zeros, like `posix_fallocate` on systems that lack it."""
     at = os.fstat(descriptor).st_size
     while at < size:
         at += os.pwrite(descriptor, _ZEROS[: size - at], at)
@@ -104,8 +104,8 @@ Returns how many, 0 at the end of the file. Raises OSError, of it BlockingIOErro
 def lock(descriptor: int, *, is_shared: bool = False) -> None:
     """Lock a whole file against other processes and against this one, until it is closed. Raises OSError if it is held.
 
-    Java and so Kafka takes POSIX record locks, which say nothing within a process; `flock` does. To Linux the two are
-    apart. To BSD they exclude each other, also in one process: there `flock` alone excludes all others.
+    Java and so Kafka uses POSIX record locks, which have no effect within a process; `flock` has. On Linux the two are
+    independent. On BSD they exclude each other, also in one process: there `flock` alone excludes all others.
     """
     how = (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     fcntl.flock(descriptor, how)
@@ -123,7 +123,7 @@ def boot_id() -> bytes:
 
 
 def _control_value(name: bytes) -> bytes:
-    """Return a text that BSD's kernel tells; empty if it does not."""
+    """Return a text value of BSD's sysctl; empty if it is missing."""
     with suppress(OSError, AttributeError):
         read = ctypes.CDLL(None).sysctlbyname
         value = ctypes.create_string_buffer(128)

@@ -1,4 +1,4 @@
-"""Processes: the end of another one, the end of the parent, and what may be seen of listening processes."""
+"""Processes: the end of another one, the end of the parent, and visible facts about listening processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of descriptors that say which of them can be read: epoll, and kqueue with the methods of epoll that we use."""
+"""Sets of descriptors with their readiness for reading: epoll, and kqueue with the methods of epoll that we use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReadableSet(Protocol):
     """Descriptors that are watched for readability, level-triggered. A closed one is removed automatically."""
 
     def fileno(self) -> int:
-        """Return a descriptor that is itself readable while one in the set is."""
+        """Return a descriptor that is itself readable while a descriptor in the set is."""
 
     def register(self, descriptor: int, events: int, /) -> None:
         """Watch a descriptor. Raises OSError."""
@@ -47,7 +47,7 @@ class KqueueSet:
         self._change(descriptor, _select.KQ_EV_DELETE)
 
     def poll(self, timeout: float, events_max: int, /) -> list[tuple[int, int]]:
-        """Return descriptors that can be read, also those closed by the peer."""
+        """Return descriptors that are readable, also those closed by the peer."""
         return [(event.ident, READABLE) for event in self._kqueue.control(None, events_max, timeout)]
 
     def _change(self, descriptor: int, flags: int) -> None:

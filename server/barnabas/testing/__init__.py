@@ -1,7 +1,7 @@
 """The public names for tests of programs that use a broker.
 
-`start_thread` and `start_process` give a `KafkaBroker`, `open_broker` an `AsyncKafkaBroker` in the running Trio loop;
-`start_cluster` gives a `KafkaCluster`, `RunningBroker` is the plain command in a process. With pytest the fixtures
+`start_thread` and `start_process` return a `KafkaBroker`, `open_broker` an `AsyncKafkaBroker` in the running Trio loop;
+`start_cluster` returns a `KafkaCluster`, `RunningBroker` is the plain command in a process. With pytest the fixtures
 `kafka_broker`, `kafka_bootstrap` and `kafka_cluster` are available (`barnabas.testing.pytest_plugin`).
 
 The rule: a broker needs no module of this package, and none of its modules imports one.

@@ -97,7 +97,7 @@ class Bench:
         return answer
 
     def stop(self) -> None:
-        """Stop all of them."""
+        """Stop all brokers."""
         for host in self.hosts.values():
             if _is_of_cluster(host.config):  # a clean stop would move leaders to nodes that end, too
                 host.abandon()

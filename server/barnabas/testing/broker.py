@@ -19,7 +19,7 @@ _NOT_IN_TIME = 408
 
 
 class ControlFailedError(Exception):
-    """The control API has refused something; `status` is that of HTTP."""
+    """The control API has refused a request; `status` is the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -170,7 +170,7 @@ class KafkaBroker:
     def wait_for_group(
         self, group: str, *, state: str = "Stable", members: int | None = None, timeout: float = TIMEOUT_S
     ) -> dict[str, Any]:
-        """Wait until a group is in a state, with a number of members if one is given. Raises TimeoutError."""
+        """Wait until a group is in a state, with a number of members if it is set. Raises TimeoutError."""
         description: dict[str, Any] = self.control(
             "GET", "/v1/wait/group", group=group, state=state, members=members, timeout_ms=_ms(timeout)
         )
@@ -249,7 +249,7 @@ class KafkaBroker:
         self.control("POST", f"/v1/snapshots/{quote(name, safe='')}/restore")
 
     def set_baseline(self) -> None:
-        """Make the broker's present contents those that `reset` restores."""
+        """Make the broker's present contents the state that `reset` restores."""
         self.snapshot("initial", replace=True)
 
     def reset(self) -> None:

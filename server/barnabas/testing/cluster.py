@@ -59,7 +59,7 @@ class KafkaCluster:
         raise KeyError(node)
 
     def active_controller(self) -> int | None:
-        """Return the controller that leads the quorum, None while there is none."""
+        """Return the controller that leads the quorum, None without a leader."""
         controller: int | None = self.control("GET", "/v1/cluster")["controller"]
         return controller
 
@@ -85,7 +85,7 @@ class KafkaCluster:
         self._do(node, "isolate", {"clients": clients})
 
     def rejoin(self, node: int) -> None:
-        """Let a node that was cut off reach the others again."""
+        """Reconnect an isolated node to the others."""
         self._do(node, "rejoin")
 
     def _do(self, node: int, act: str, body: Any = None) -> None:

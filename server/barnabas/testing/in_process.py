@@ -1,6 +1,6 @@
 """Brokers in the process of a test: in its own Trio loop, or in a thread with a separate loop.
 
-The rule: data are in memory and lost at the end, ports are free ones, and the test gets a broker that serves already.
+The rule: data is in memory and lost at the end, ports are free ones, and the test gets a broker that already serves.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ Start = Callable[[Bench, str], Awaitable["Host"]]
 
 
 class _ThreadControl(_LoopControl):
-    """The way to brokers in a thread of their own, which `close` ends."""
+    """Control of brokers in a separate thread, which `close` ends."""
 
     def __init__(self, start: Start) -> None:
         self._ready = threading.Event()
@@ -150,10 +150,10 @@ def start_thread(
 def start_cluster(
     brokers: int = 3, *, controllers: int | None = None, settings: Mapping[str, str] | None = None
 ) -> KafkaCluster:
-    """Start a cluster in a thread of this process. The first three brokers are also controllers (of fewer than three
-    brokers the first one), unless `controllers` are started beside them.
+    """Start a cluster in a thread of this process.
 
-    Raises BrokerFailedError.
+    The first three brokers are also controllers (of fewer than three only the first), unless `controllers` are started
+    beside them. Raises BrokerFailedError.
     """
 
     async def start(bench: Bench, directory: str) -> Host:

@@ -1,7 +1,7 @@
 """A file system in memory that can lose unsynced data, tear writes, and fail.
 
 The rule: it behaves as `OsDisk` does, and after `crash` as the worst disk that still keeps its promises: synced data
-survive, any part of the rest may survive. Names are durable once their directory is synced, contents once the file is.
+survives, any part of the rest may survive. Names are durable once their directory is synced, contents once the file is.
 """
 
 from __future__ import annotations
@@ -226,11 +226,11 @@ class MemoryDisk:
             self.sync_dir(path.rpartition("/")[0])
 
     def make_private(self, path: str) -> None:
-        """Create an empty file if it does not exist: there is only one user."""
+        """Create an empty file if it does not exist: the file system has only one user."""
         self.open(path, create=True)
 
     def make_private_dir(self, path: str) -> None:
-        """Do nothing: there is only one user."""
+        """Do nothing: the file system has only one user."""
 
     def list(self, path: str) -> list[Entry]:
         """Return the entries of a directory."""
@@ -297,7 +297,7 @@ class MemoryDisk:
         inode.changes.clear()
 
     def lock(self, path: str) -> MemoryLock:
-        """Lock a file, made if need be."""
+        """Lock a file, created if it does not exist."""
         file = self.open(path, create=True)
         held = self.locks.get(path)
         if held is not None and held.is_in_place():
@@ -311,7 +311,7 @@ class MemoryDisk:
         return Usage(TOTAL_BYTES, TOTAL_BYTES if self.room is None else self.room)
 
     def unique_id(self) -> bytes:
-        """Return 16 bytes that it has not returned before."""
+        """Return 16 bytes that were not returned before."""
         self._ids += 1
         return self._ids.to_bytes(16, "big")
 

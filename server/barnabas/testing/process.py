@@ -64,7 +64,7 @@ class _ProcessControl(HttpControl):
         self._log = log
 
     def close(self) -> None:
-        """End the process: it goes when its standard input does."""
+        """Close the standard input of the process, upon which it ends; kill it if that takes too long."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
@@ -97,7 +97,7 @@ def start_process(
 def start_cluster_process(
     brokers: int = 3, *, controllers: int | None = None, settings: Mapping[str, str] | None = None
 ) -> KafkaCluster:
-    """Start a cluster as `start_cluster` does, in a process of its own. Raises BrokerFailedError."""
+    """Start a cluster as `start_cluster` does, in a separate process. Raises BrokerFailedError."""
     options = ["--brokers", str(brokers)]
     if controllers is not None:
         options += ["--controllers", str(controllers)]

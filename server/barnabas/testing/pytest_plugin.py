@@ -5,8 +5,8 @@
         my_application(kafka_broker.bootstrap)
         assert kafka_broker.records("orders")[0].value == b"first"
 
-The rule: each test finds the broker's initial contents (and those of its own marker), whatever other tests have done. A
-run without these fixtures imports no module of a broker.
+The rule: each test begins with the broker's initial contents (and those of its own marker), whatever other tests have
+changed. A run without these fixtures imports no module of a broker.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Security:
 
 
 def secured(protocol: str, directory: str | os.PathLike[str], listen: str = "127.0.0.1:0") -> Security:
-    """Return security of a test broker by a protocol; files are made in a directory. Raises ValueError, OSError."""
+    """Return the security of a test broker by a protocol, with files in a directory. Raises ValueError, OSError."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
     settings = {"listeners": f"{protocol}://{listen}", "security.inter.broker.protocol": protocol}

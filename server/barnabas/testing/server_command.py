@@ -1,8 +1,8 @@
 """`barnabas test-server`: a broker for the tests of programs in any language.
 
-The rule: one line of JSON on standard output says where everything is; a failure to start is one line on
+The rule: one line of JSON on standard output has all addresses; a failure to start is one line on
 standard error. It ends with the process that started it: when its standard input ends, or its parent process does.
-Nothing of weight is imported before `main` has switched the garbage collector off: a start makes no garbage.
+No large module is imported before `main` has switched the garbage collector off: a start creates no garbage.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class DirectoryStorage:
 
     @contextmanager
     def _reading(self, subject: str) -> Iterator[None]:
-        """Raise errors of files as those of a store; without the store, as on a volume that is away, all are failures."""
+        """Raise errors of files as those of a store; if the store is missing, for example unmounted, all are failures."""
         try:
             with failures(subject):
                 yield

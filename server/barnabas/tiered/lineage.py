@@ -1,8 +1,8 @@
-"""Remote segments of a partition by leader epoch: which one holds an offset, and which are of no use any more.
+"""Remote segments of a partition by leader epoch: the segment of an offset, and unreferenced segments.
 
-The rule: as Kafka's RemoteLogMetadataCache. A segment is listed under each of its leader epochs, clipped to the epoch's
-range; once it is copied, it takes the place of earlier ones of the epoch that begin at or after its start and reach no
-further, and those become unreferenced: listed, so that they are deleted, and not read. Pure, for one thread.
+The rule: as in Kafka's RemoteLogMetadataCache. A segment is listed under each of its leader epochs, clipped to the epoch's
+range; once it is copied, it replaces earlier ones of the epoch that begin at or after its start and end no later, and those
+become unreferenced: listed, so that they are deleted, and not read. Pure, for one thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnknownSegmentError(LineageError):
 
 
 class PartitionSegments:
-    """The remote segments of a partition, as the records of `__remote_log_metadata` say."""
+    """The remote segments of a partition, by the records of `__remote_log_metadata`."""
 
     def __init__(self) -> None:
         self._segments: dict[UUID, RemoteSegment] = {}
@@ -57,12 +57,11 @@ class PartitionSegments:
         return self._segments.get(segment_id)
 
     def apply(self, record: RemoteSegment | SegmentUpdate) -> RemoteSegment:
-        """Follow a record, and return the segment as it is now.
+        """Apply a record, and return the present state of the segment.
 
         Raises:
             UnknownSegmentError: the segment of an update has no record, or has been deleted.
             LineageError: the state may not follow the segment's present one.
-
         """
         self._transactional = None
         current = self._segments.get(record.segment_id)
@@ -97,9 +96,9 @@ class PartitionSegments:
         return segment if offset <= end_in_epoch(segment, epoch) else None
 
     def next_with_transactions(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """Return the first copied segment with a transaction index, from the one that holds an offset on (KIP-1058).
+        """Return the first copied segment with a transaction index, from that of an offset on (KIP-1058).
 
-        The walk ends where no segment of the epoch holds the next offset: a later epoch is asked for by the caller.
+        The search ends if no segment of the epoch has the next offset: the caller continues with a later epoch.
         """
         segment = self.segment_for(epoch, offset)
         while segment is not None and segment.is_transaction_index_empty:
@@ -217,7 +216,7 @@ class _Epoch:
 
 
 def end_in_epoch(segment: RemoteSegment, epoch: int) -> int:
-    """Return the last offset of a leader epoch in a segment: before the next epoch's first one, or the segment's end."""
+    """Return the last offset of a leader epoch in a segment: before the start of the next epoch, or the segment's end."""
     later = (offset - 1 for following, offset in segment.leader_epochs if following > epoch)
     return next(later, segment.end_offset)
 

@@ -1,7 +1,7 @@
-"""Records of `__remote_log_metadata` (KIP-405): values to bytes and back, and the partition that a record goes to.
+"""Records of `__remote_log_metadata` (KIP-405): encoding, decoding, and the partition of a record.
 
-The rule: as Kafka 4.3's RemoteLogMetadataSerde, a record that is not understood whole is an error: another frame, key or
-version, a state without a name, offsets that are none, or bytes after the message. Pure.
+The rule: as in Kafka 4.3's RemoteLogMetadataSerde, a record must be understood completely: another frame, key or
+version, a state without a name, invalid offsets, or bytes after the message are errors. Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Snapshot = remote_log_segment_metadata_snapshot.RemoteLogSegmentMetadataSnapsho
 
 
 class MetadataRecordError(Exception):
-    """Bytes that are no record of `__remote_log_metadata`, or one of a version that is not known here."""
+    """Bytes that are no record of `__remote_log_metadata`, or one of an unknown version."""
 
 
 class PartitionDeleteState(IntEnum):
@@ -130,15 +130,14 @@ def encode_snapshot(segment: RemoteSegment) -> bytes:
 
 
 def decode(value: Buffer, partition: TopicIdPartition | None = None) -> MetadataRecord:
-    """Return what the value of a record says.
+    """Decode the value of a record.
 
     Args:
         value: the record's value.
         partition: the partition of a snapshot record, which has none itself; None refuses snapshots.
 
     Raises:
-        MetadataRecordError: it is no such record.
-
+        MetadataRecordError: the value is invalid.
     """
     try:
         key, version, position = read_frame(value)

@@ -39,8 +39,8 @@ class RemoteSegment:
         event_timestamp: when the state was written, in ms since 1970.
         leader_epochs: first offset of each leader epoch in the segment, in the order of the epochs, never empty.
         size: bytes of the log file, at most 2^31 - 1.
-        state: how far its copy or deletion has come.
-        custom_metadata: what the store wants to be given back, None for nothing.
+        state: progress of its copy or deletion.
+        custom_metadata: the store's own data, passed back to it, None without any.
         is_transaction_index_empty: whether the store holds no transaction index of it (KIP-1058).
     """
 
@@ -67,8 +67,8 @@ class SegmentUpdate:
         segment_id: the segment.
         broker_id: the broker that writes the state.
         event_timestamp: when the state is written, in ms since 1970.
-        state: how far copy or deletion has come.
-        custom_metadata: takes the place of the segment's, also if it is None.
+        state: progress of its copy or deletion.
+        custom_metadata: replaces the segment's, also if it is None.
     """
 
     partition: TopicIdPartition

@@ -1,6 +1,6 @@
-"""Settings of a remote store: texts by name, each read once, and none left over.
+"""Settings of a remote store: texts by name, each of which must be read.
 
-The rule: a setting that is not known, or cannot be honoured, stops the start. A typing error in `encryption.enabled` would
+The rule: a setting that is unknown, or cannot be honoured, stops the start. A typing error in `encryption.enabled` would
 otherwise store records in the clear.
 """
 

@@ -1,6 +1,6 @@
 """Port to a remote store of segments (KIP-405's RemoteStorageManager).
 
-Every call blocks and is made in a worker thread, several at a time.
+Every call blocks and is made in a worker thread, several concurrently.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.tiered.segment import RemoteSegment, TopicIdPartition
 
 
 class RemoteStorageError(Exception):
-    """A store did not carry out a request: it may have taken effect all the same, and may be repeated."""
+    """A request to a store failed: it may have taken effect nevertheless, and may be repeated."""
 
 
 class RemoteObjectNotFoundError(RemoteStorageError):
@@ -89,11 +89,10 @@ class RemoteStorage(Protocol):
         ...
 
     def delete(self, segment: RemoteSegment) -> None:
-        """Remove all objects of a segment; one that is not there is no error.
+        """Remove all objects of a segment; a missing object is no error.
 
         Raises:
-            RemoteStorageError: some may be left, and the call is made again.
-
+            RemoteStorageError: some may remain, and the call must be repeated.
         """
         ...
 

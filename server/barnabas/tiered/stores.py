@@ -25,7 +25,7 @@ CLASS_NAMES: Final = {
 
 
 class ListedStorage(RemoteStorage, Protocol):
-    """A store that lists its partitions, as those here do."""
+    """A store that lists its partitions, as all stores here do."""
 
     def partitions(self) -> Iterator[TopicIdPartition]:
         """Partitions that have objects. Raises RemoteStorageError."""

@@ -1,4 +1,4 @@
-"""One message in all its versions: what the tables at the end of each generated module are made of.
+"""The codec of one message in all its versions; the tables at the end of each generated module consist of such codecs.
 
 The rule: a codec is a table of functions by version; it holds no state and knows no header.
 """
@@ -89,7 +89,7 @@ class MessageCodec(Generic[M]):
         return message
 
     def encode_into(self, message: M, version: int, out: list[Chunk]) -> None:
-        """Append the encoding in `version`. Raises EncodeError and leaves `out` in any state."""
+        """Append the encoding in `version` to `out`. Raises EncodeError; the content of `out` is then undefined."""
         encoder = self.encoders[version] if 0 <= version <= self.max_version else None
         if encoder is None:
             raise UnknownVersionError(f"{self.name} has no version {version}")
@@ -114,7 +114,7 @@ class MessageCodec(Generic[M]):
             raise EncodeError(f"{self.name} v{version} holds a file region") from error
 
     def joined(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Join small adjacent chunks of an encoded message; large ones and file regions stay."""
+        """Join small adjacent chunks of an encoded message; large chunks and file regions stay separate."""
         if not self.carries_records:
             return [b"".join(chunks)]  # type: ignore[arg-type]
         return joined(chunks)
@@ -178,10 +178,11 @@ def decode_versioned(codec: MessageCodec[M], data: Buffer) -> M:
 def decode_prefix(
     codec: MessageCodec[M], data: Buffer, *, version: int | None = None, entries_max: int = NO_LIMIT
 ) -> M:
-    """Decode an int16 version and the message that follows it, whatever comes after that. Raises DecodeError.
+    """Decode an int16 version and the message after it; bytes after the message are ignored. Raises DecodeError.
 
-    A version that is not known yet is read as the latest one: so consumers read each other's subscriptions (KIP-429). With
-    `version`, the message is read in that one, whichever is stated: 0 is what all versions begin with.
+    A version newer than the codec's latest is read as the latest: so consumers read each other's subscriptions (KIP-429).
+    With `version`, the message is read in that version, whichever the data states: all versions begin with the fields of
+    version 0.
     """
     stated = _version_of(codec, data)
     read = min(stated, codec.max_version) if version is None else version

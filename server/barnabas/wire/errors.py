@@ -40,7 +40,7 @@ class NullFieldError(EncodeError):
 
 
 class UnsupportedFieldError(EncodeError):
-    """A field is set that the version does not have, and without it the message would mean something else."""
+    """A message sets a field that its version lacks, and the message would have another meaning without the field."""
 
     def __init__(self, struct: str, field: str, versions: str) -> None:
         super().__init__(struct, field, versions)

@@ -1,6 +1,6 @@
-"""Size of what is to be answered or encoded: found before it is done, by counting entries of arrays. Pure.
+"""Size of a message before it is answered or encoded, as the number of entries in its arrays. Pure.
 
-The rule: counting stops as soon as there is too much, so it costs little whatever the message.
+The rule: counting stops as soon as the limit is exceeded, so the cost is low for every message.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from barnabas.wire.structs import is_array, struct_of
 
 
 class _Parts:
-    """The fields of a struct that hold entries of arrays, by name; those in `structs` are no arrays themselves.
+    """The fields of a struct that contain arrays: `arrays` are arrays themselves, `structs` are nested structs with arrays.
 
-    Each comes with the parts of what it holds, None where that has no arrays inside.
+    Each name comes with the parts of the nested type; None for an array whose entries contain no arrays.
     """
 
     __slots__ = ("arrays", "structs")
@@ -58,7 +58,7 @@ def entries_of(message: Any) -> int:
 
 
 def _room_after(struct: Any, parts: _Parts, room: int) -> int:
-    """Return how many of `left` entries more there may be beside those in a struct; negative if there are too many."""
+    """Return how many of `room` entries remain after those of a struct; negative if the struct has more."""
     for name, inner in parts.arrays:
         items = getattr(struct, name)
         if items:

@@ -1,6 +1,6 @@
-"""Framing of requests and responses on a connection: an int32 size, then so many bytes.
+"""Framing of requests and responses on a connection: the size as an int32, then as many bytes.
 
-The rule: a size is judged before anybody makes room for it.
+The rule: a size is checked before memory is allocated for the frame.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _API_KEY = Struct(">h")
 
 
 def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX) -> int:
-    """Return the size of the frame with its size field at `pos`, without that field.
+    """Return the size of the frame whose size field is at `pos`; the size does not include the field.
 
-    The caller has seen to it that the four bytes are there. Raises DecodeError if the size is negative or
-    above `bytes_max`; the error says so if this looks like another protocol (TLS, HTTP).
+    The caller guarantees that the four bytes of the field are in `buf`. Raises DecodeError if the size is negative or above
+    `bytes_max`; the error names the protocol if the bytes look like another one (TLS, HTTP).
     """
     size: int = _SIZE.unpack_from(buf, pos)[0]
     if 0 <= size <= bytes_max:
@@ -39,7 +39,7 @@ def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX
 
 
 def api_key_of(frame: bytes | bytearray | memoryview) -> int:
-    """Return the API key with which a frame begins, -1 for one that is too short."""
+    """Return the API key at the start of a frame; -1 if the frame is too short for one."""
     if len(frame) < API_KEY_BYTES:
         return -1
     key: int = frame[0] << 8 | frame[1]
@@ -47,9 +47,9 @@ def api_key_of(frame: bytes | bytearray | memoryview) -> int:
 
 
 def check_message_size(frame: Buffer, size: int) -> None:
-    """Judge a frame of `size` bytes by the API key at its start, which is there.
+    """Check a frame of `size` bytes by its API key; `frame` contains at least the key.
 
-    Raises DecodeError if it is larger than MESSAGE_BYTES_MAX and carries no records.
+    Raises DecodeError if the frame is larger than MESSAGE_BYTES_MAX and carries no records.
     """
     if size > MESSAGE_BYTES_MAX and (key := _API_KEY.unpack_from(frame)[0]) != PRODUCE:
         raise DecodeError(

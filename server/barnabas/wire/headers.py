@@ -75,9 +75,9 @@ def response_header_version(key: int, version: int) -> int:
 
 
 def parse_request_header(buf: Buffer, pos: int = 0) -> RequestHeader:
-    """Read the header at `pos` of a frame without its size field. Raises DecodeError.
+    """Decode the request header at `pos` of a frame without its size field. Raises DecodeError.
 
-    Nothing is said about whether the API or the version exist.
+    The API key and the version are not checked.
     """
     end = len(buf)
     key: int
@@ -158,7 +158,7 @@ def encode_into(
     message: Any,
     header_tags: dict[int, bytes] | None = None,
 ) -> None:
-    """Do the same into `out`, which is empty: many chunks, of which the first is the size and what comes after it."""
+    """Append the encoded response to `out`, which must be empty; the first chunk is the size and the correlation id."""
     codec = response_codec(key)
     out.append(b"")
     if codec.flexible_from is not None and version >= codec.flexible_from and key != API_VERSIONS:

@@ -11,7 +11,7 @@ _ALPHABET: Final = frozenset(ascii_letters + digits + "-_")
 
 
 class RandomBytes(Protocol):
-    """A source of random bytes, as `environment.Entropy` is one."""
+    """A source of random bytes, for example `environment.Entropy`."""
 
     def token_bytes(self, size: int, /) -> bytes:
         """Return `size` random bytes."""
@@ -31,10 +31,10 @@ def uuid_text(value: bytes) -> str:
 
 
 def parse_uuid(text: str) -> bytes:
-    """Return the id that a text stands for: 22 characters of base64url, with or without their padding. Raises ValueError.
+    """Decode an id from 22 characters of base64url, with or without padding. Raises ValueError.
 
-    The last character has four bits that belong to no byte. Kafka does not look at them, and its documentation has ids
-    in which they are set.
+    The last character has four bits that belong to no byte. Kafka ignores them, and its documentation has ids in which they
+    are set.
     """
     characters = text.removesuffix("==")
     if len(characters) != TEXT_SIZE or not _ALPHABET.issuperset(characters):
@@ -43,6 +43,6 @@ def parse_uuid(text: str) -> bytes:
 
 
 def new_member_id(name: str, entropy: RandomBytes) -> str:
-    """A member id for a group: the client's name and a random part, as Kafka makes them."""
+    """Return a new member id for a group: the client's name and a random part, in Kafka's format."""
     value = entropy.token_bytes(16).hex()
     return f"{name}-{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}"

@@ -1,7 +1,7 @@
 """The parts of the encoding that generated codecs share: varints, arrays of numbers, tagged fields, errors.
 
-The rule: nothing is allocated, sliced or counted before it is known to fit into what is left of the frame.
-Short, common cases are spelled out in the generated code; what is here is called for the rest.
+The rule: nothing is allocated, sliced or counted before it is known to fit into the remaining bytes of the frame.
+The generated code has short, common cases inline, and calls this module for all others.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ new = object.__new__
 
 
 def cut_short(field: str, pos: int, end: int) -> DecodeError:
-    """Return the error for a value at `pos` that goes beyond `end`."""
+    """Return the error for a value at `pos` that extends beyond `end`."""
     return DecodeError(f"needs more than the {max(0, end - pos)} bytes that are left", field, pos)
 
 
 def null_value(field: str, pos: int) -> DecodeError:
-    """Return the error for a null before `pos` where the version has none."""
+    """Return the error for a null before `pos` in a version that does not allow null."""
     return DecodeError("is null, which this version does not allow", field, pos)
 
 
@@ -145,7 +145,7 @@ def encode_string_length(value: int) -> bytes:
 
 
 class ArrayStructs(dict[int, Struct]):
-    """`structs[n]` packs and unpacks `n` values of one type; the short ones are kept."""
+    """`structs[n]` packs and unpacks `n` values of one type; structs of up to KEPT_MAX values are cached."""
 
     KEPT_MAX = 64
 
@@ -179,7 +179,7 @@ UUIDS = ArrayStructs("16s")
 def read_tags(
     buf: Buffer, pos: int, end: int, struct: str, entries_max: int = NO_LIMIT
 ) -> tuple[list[tuple[int, int, int]], int]:
-    """Find the tagged fields at `pos`, at most `left`: ([(tag, start, stop)], next position).
+    """Find the tagged fields at `pos`, at most `entries_max`: ([(tag, start, stop)], next position).
 
     Raises DecodeError also when tags repeat or do not ascend, so no later field can overrule an earlier one.
     """

@@ -34,7 +34,7 @@ JOINED_BYTES_MAX: Final = 16 * 1024
 
 
 def joined(chunks: list[Chunk]) -> list[Chunk]:
-    """Join small adjacent chunks of an encoded message; large ones and file regions stay."""
+    """Join small adjacent chunks of an encoded message; large chunks and file regions stay separate."""
     out: list[Chunk] = []
     small: list[bytes | bytearray | memoryview] = []
     for chunk in chunks:

@@ -13,7 +13,7 @@ def is_array(field: Field[Any]) -> bool:
 
 
 def struct_of(holder: type[Any], field: Field[Any]) -> type[Any] | None:
-    """Return the generated struct that a field of `holder` is, or each entry of its array; None for any other value."""
+    """Return the generated struct type of a field of `holder`, or of its array's entries; None for any other type."""
     kind = str(field.type).removeprefix("list[").split("]")[0].split(" ")[0]
     outer, _, inner = kind.rpartition(".")
     struct = getattr(getattr(sys.modules[holder.__module__], outer, None), inner, None) if outer else None

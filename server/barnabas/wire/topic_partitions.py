@@ -1,6 +1,6 @@
 """Names of partitions: by the topic's name, and by its id. Pure.
 
-A topic that is deleted and made again has another id: what is known of a partition by id never applies to the new one.
+A topic that is deleted and created again has another id, so state that is keyed by id never applies to the new topic.
 """
 
 from __future__ import annotations

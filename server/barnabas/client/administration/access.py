@@ -20,7 +20,7 @@ _MATCH_EXACT, _MATCH_DEFAULT, _MATCH_ANY = range(3)
 
 
 class Acl(NamedTuple):
-    """An ACL; in a filter `any` and None stand for everything. The words are those of the tables above."""
+    """An ACL; in a filter `any` and None match every value. The words are those of the tables above."""
 
     resource_type: str = "any"
     resource_name: str | None = None
@@ -123,7 +123,7 @@ class Access(Base):
     async def set_password(
         self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-512", iterations: int = ITERATIONS
     ) -> None:
-        """Give a user a password; it leaves this process hashed. Raises ResponseError."""
+        """Set a user's password; it leaves this process hashed. Raises ResponseError."""
         # Neither is needed by the other calls, and both bring OpenSSL.
         import hashlib
         import secrets
@@ -202,7 +202,7 @@ class Access(Base):
         return int(response.expiry_timestamp_ms)
 
     async def tokens(self, owners: Iterable[Principal] | None = None) -> list[Token]:
-        """Return the tokens that one may see, all or those of these owners. Raises ResponseError."""
+        """Return the tokens that the client's user may see, all or those of these owners. Raises ResponseError."""
         from barnabas.wire.generated.describe_delegation_token import (
             DescribeDelegationTokenRequest as Request,
         )
@@ -255,7 +255,7 @@ class Access(Base):
     async def alter_quotas(
         self, entity: Entity, changes: Mapping[str, float | None], *, only_check: bool = False
     ) -> None:
-        """Change quotas of an entity; None removes one. Raises ResponseError."""
+        """Change quotas of an entity; None removes a quota. Raises ResponseError."""
         from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest as Request
 
         entry = Request.EntryData(
@@ -270,7 +270,7 @@ class Access(Base):
 
 
 def _acl(resource: Any, entry: Any) -> Acl:
-    """Return an ACL, from the fields of an answer that name the resource and those of one entry."""
+    """Return an ACL, from the fields of a response that name the resource and those of one entry."""
     return Acl(
         _word(RESOURCE_TYPES, resource.resource_type),
         resource.resource_name,

@@ -45,7 +45,7 @@ class Base:
 
     @property
     def _timeout_ms(self) -> int:
-        """Time that a broker may take, so that it answers before the client gives up."""
+        """Timeout for a broker in ms, short enough that its answer arrives before the client's timeout."""
         return min(BROKER_TIMEOUT_MS_MAX, self.client.settings.request_timeout_ms * 4 // 5)
 
     async def _version(self, key: int) -> int:
@@ -69,7 +69,7 @@ class Base:
         partitions: Iterable[TopicPartition],
         ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, V | ClientError]]],
     ) -> dict[TopicPartition, V | ClientError]:
-        """Ask the leaders of partitions, each once for all of its own; again after a change of the leader.
+        """Send requests to the leaders of partitions, each once for all of its own; again after a change of the leader.
 
         `ask(broker, partitions)` returns a result or an error for each.
         """
@@ -146,7 +146,7 @@ class Base:
 
 
 def _spread() -> float:
-    """Return about 1, so that not all clients come again at once."""
+    """Return a random factor near 1, so that not all clients retry at the same time."""
     import random
 
     return random.uniform(0.8, 1.2)

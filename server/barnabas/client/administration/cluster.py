@@ -44,7 +44,7 @@ class ReplicaSize(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """A log dir of a broker; -1 bytes where a broker does not tell them."""
+    """A log dir of a broker; -1 bytes if the broker does not report them."""
 
     broker_id: int
     path: str
@@ -55,7 +55,7 @@ class LogDir(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """A feature: the levels that the broker supports, and the finalized one, None if there is none."""
+    """A feature: the levels that the broker supports, and the finalized one, None if it is not finalized."""
 
     name: str
     min_level: int
@@ -72,7 +72,7 @@ class Reassignment(NamedTuple):
 
 
 class QuorumNode(NamedTuple):
-    """A voter or observer of the metadata quorum; times in ms since 1970, -1 where they are not told."""
+    """A voter or observer of the metadata quorum; times in ms since 1970, -1 if they are not reported."""
 
     node_id: int
     role: str
@@ -87,7 +87,7 @@ class Cluster(Base):
     """Calls that concern brokers and replicas."""
 
     async def describe_cluster(self, *, fenced: bool = False) -> ClusterInfo:
-        """Return the brokers, with `fenced` also those that are not admitted. Raises ClientError."""
+        """Return the brokers, with `fenced` also the fenced ones. Raises ClientError."""
         connection = await self.client.any_connection()
         if _DESCRIBE_CLUSTER not in connection.versions:
             metadata = await self.client.ask(MetadataRequest(topics=[]), version_max=12)
@@ -169,7 +169,7 @@ class Cluster(Base):
     async def update_features(
         self, levels: Mapping[str, int], *, kind: int = UPGRADE, only_check: bool = False
     ) -> dict[str, Outcome]:
-        """Finalize levels of features; 0 takes one back."""
+        """Finalize levels of features; 0 disables a feature."""
         from barnabas.wire.generated.update_features import UpdateFeaturesRequest as Request
 
         version = await self._version(_UPDATE_FEATURES)
@@ -292,7 +292,7 @@ def _sorted(brokers: Iterable[BrokerInfo]) -> list[BrokerInfo]:
 
 
 def log_dir_of(broker: int, result: Any) -> LogDir:
-    """Return a log dir of a broker, as DescribeLogDirs has it."""
+    """Return a log dir of a broker, from a DescribeLogDirs response."""
     replicas = tuple(
         ReplicaSize(
             topic.name,

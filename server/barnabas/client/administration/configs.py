@@ -1,4 +1,4 @@
-"""Settings that a cluster keeps: of topics, brokers, their loggers, groups, client metrics."""
+"""Settings stored by a cluster: of topics, brokers, their loggers, groups, client metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIST_RESOURCES = 74
 
 
 class Resource(NamedTuple):
-    """A resource with settings: its kind of `TYPES` and its name; a broker without a name stands for all of them."""
+    """A resource with settings: its kind, a key of `TYPES`, and its name; a broker without a name means all brokers."""
 
     kind: str
     name: str
@@ -61,7 +61,7 @@ class Configs(Base):
         names: Iterable[str] | None = None,
         documentation: bool = False,
     ) -> dict[Resource, list[ConfigEntry] | ClientError]:
-        """Return settings, all or those of these names."""
+        """Return settings, all or those with these names."""
         from barnabas.wire.generated.describe_configs import DescribeConfigsRequest as Request
 
         keys = None if names is None else list(names)
@@ -85,7 +85,7 @@ class Configs(Base):
     async def alter_configs(
         self, changes: Mapping[Resource, Iterable[ConfigChange]], *, only_check: bool = False
     ) -> dict[Resource, Outcome]:
-        """Change some settings of resources, and keep the others."""
+        """Change some settings of resources; the others stay."""
         from barnabas.wire.generated.incremental_alter_configs import (
             IncrementalAlterConfigsRequest as Request,
         )
@@ -102,7 +102,7 @@ class Configs(Base):
         return await self.client.each(changes, ask)
 
     async def config_resources(self, kinds: Iterable[str] = ()) -> list[Resource]:
-        """Return the resources that have settings of their own."""
+        """Return the resources with their own settings."""
         from barnabas.wire.generated.list_config_resources import ListConfigResourcesRequest
 
         types = [TYPES[kind] for kind in kinds]

@@ -1,4 +1,4 @@
-"""Groups of every kind: which there are, their members, taken out again, and deleted."""
+"""Groups of every kind: lists, members and their removal, deletion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STATES_SINCE, _TYPES_SINCE = 4, 5
 
 
 class ListedGroup(NamedTuple):
-    """A group in a list; `state` is empty where brokers are too old to tell it."""
+    """A group in a list; `state` is empty if the broker is too old to report it."""
 
     group_id: str
     kind: str
@@ -58,7 +58,7 @@ class Groups(Base):
     async def list_groups(
         self, *, states: Sequence[str] = (), kinds: Sequence[str] = ()
     ) -> tuple[dict[str, ListedGroup], dict[int, ClientError]]:
-        """Return groups by id, in their order, and the errors of brokers that could not tell theirs."""
+        """Return groups by id, in their order, and the errors of brokers that could not list theirs."""
         from barnabas.wire.generated.list_groups import ListGroupsRequest as Request
 
         async def ask(broker: int) -> list[ListedGroup]:
@@ -141,7 +141,7 @@ class Groups(Base):
     async def remove_members(
         self, group_id: str, members: Iterable[GroupMember], *, reason: str = "removed by an administrator"
     ) -> dict[str, Outcome]:
-        """Take members out of a group; static ones by their instance ids. Outcomes by member id."""
+        """Remove members from a group; static ones by their instance ids. Outcomes by member id."""
         from barnabas.wire.generated.leave_group import LeaveGroupRequest as Request
 
         removed = list(members)
@@ -214,7 +214,7 @@ def _info(kind: str, group: Any, coordinator: int) -> GroupInfo:
 
 
 def _is_wanted(group: ListedGroup, states: Sequence[str], kinds: Sequence[str]) -> bool:
-    """Filter again what brokers that are too old to do so have sent."""
+    """Return whether a group passes the filters, which old brokers ignore."""
     has_state = not states or not group.state or group.state.lower() in {state.lower() for state in states}
     return has_state and (not kinds or group.kind in {kind.lower() for kind in kinds})
 
@@ -239,7 +239,7 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions in the assignment of a consumer; none if it cannot be decoded as one."""
+    """Return the partitions in the assignment of a consumer; empty if it cannot be decoded."""
     from barnabas.wire.generated.data import consumer_protocol_assignment
 
     if not data:

@@ -24,7 +24,7 @@ PAGE_PARTITIONS = 1_000
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as the metadata has it; a leader of -1 says that there is none."""
+    """A partition in the metadata; the leader is -1 if the partition has no leader."""
 
     number: int
     leader: int
@@ -35,7 +35,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic as the metadata has it."""
+    """A topic in the metadata."""
 
     name: str
     id: str
@@ -44,7 +44,7 @@ class TopicInfo(NamedTuple):
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made; -1 stands for the broker's default. `replicas` assigns partitions by hand."""
+    """A topic to be created; -1 is the broker's default. `replicas` assigns partitions explicitly."""
 
     name: str
     partitions: int = -1
@@ -54,7 +54,7 @@ class NewTopic(NamedTuple):
 
 
 class OffsetAt(NamedTuple):
-    """An offset that was looked up; `timestamp_ms` is -1 where the broker tells none, `offset` where there is none."""
+    """An offset that was looked up; `timestamp_ms` is -1 if the broker reports none, `offset` if none was found."""
 
     offset: int
     timestamp_ms: int
@@ -84,7 +84,7 @@ class Topics(Base):
         return infos
 
     async def pages(self) -> AsyncIterator[list[TopicInfo]]:
-        """Yield all topics in the order of their names, in pages of 1,000 partitions where the broker has pages (KIP-966).
+        """Yield all topics in the order of their names, in pages of 1,000 partitions if the broker has pages (KIP-966).
 
         So no other task waits for a list of 10,000 topics. Partitions of the last topic of a page may be on the next one.
         Raises ClientError.
@@ -254,13 +254,13 @@ def _info(topic: Any) -> TopicInfo:
 
 
 def _first(results: list[object]) -> int:
-    """Return NOT_CONTROLLER if the answer is that, for which the controller is looked for again."""
+    """Return NOT_CONTROLLER if any result has that error, so that the controller is looked up again; else 0."""
     codes = [getattr(result, "error_code", 0) for result in results]
     return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else 0
 
 
 def partitions_of(topics: Mapping[str, TopicInfo | ClientError]) -> list[TopicPartition]:
-    """Return all partitions of topics that are there."""
+    """Return all partitions of the topics that exist."""
     return [
         (name, partition.number)
         for name, topic in topics.items()

@@ -58,9 +58,9 @@ class Transactions(Base):
         running_for_ms: int = -1,
         pattern: str | None = None,
     ) -> tuple[list[ListedTransaction], dict[int, ClientError]]:
-        """Return transactional ids, and the errors of brokers that could not tell theirs.
+        """Return transactional ids, and the errors of brokers that could not list theirs.
 
-        `running_for_ms`: only those with an older transaction; `pattern`: only ids that an RE2 matches.
+        `running_for_ms`: only those with an older transaction; `pattern`: only ids that match an RE2 expression.
         """
         from barnabas.wire.generated.list_transactions import ListTransactionsRequest as Request
 

@@ -1,7 +1,7 @@
 """Assignors of the classic protocol, which assign partitions to the members of a group. Pure.
 
-The rule: members and topics are taken in the order of their names, so that all leaders of a group decide alike. Range
-and roundrobin assign like Kafka's, without regard to racks; the sticky ones keep as much as possible (`sticky`).
+The rule: members and topics are processed in the order of their names, so that all leaders of a group decide alike. Range
+and roundrobin assign like Kafka's, without regard to racks; the sticky ones retain as much as possible (`sticky`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Assignor(NamedTuple):
 
 
 def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """Give each member of a topic a range of its partitions, so that equal topics are shared out alike."""
+    """Assign each member of a topic a range of its partitions, equal for equal topics."""
     assignment: Assignment = {member.id: [] for member in members}
     for topic in sorted(counts):
         subscribers = sorted(
@@ -48,7 +48,7 @@ def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assign
 
 
 def assign_round_robin(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """Deal out the partitions of all topics one by one."""
+    """Assign the partitions of all topics to the members in turn."""
     assignment: Assignment = {member.id: [] for member in members}
     ring = cycle(sorted(members, key=lambda member: member.order))
     for topic in sorted(counts):

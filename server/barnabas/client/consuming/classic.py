@@ -1,7 +1,7 @@
 """Membership by the classic protocol: join, assign as the leader, and send heartbeats until the group rebalances.
 
-The rule: one task joins, `run`, and with it another sends heartbeats while the member is in a generation. An eager
-member gives up all partitions before it joins; a cooperative one keeps its partitions, gives up those that it no longer
+The rule: one task joins, `run`, and another sends heartbeats while the member is in a generation. An eager
+member revokes all partitions before it joins; a cooperative one keeps its partitions, revokes those that it no longer
 gets, and then joins again for new ones (KIP-429).
 """
 
@@ -78,7 +78,7 @@ class ClassicMembership(Membership):
         return {name: len(infos[name].partitions) for name in topics if name in infos}
 
     async def run(self) -> None:
-        """Be a member, for ever; an error that ends the membership goes to the consumer."""
+        """Maintain the membership until cancelled; the consumer gets an error that ends it."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.beat)
             nursery.start_soon(self._follow_topics)
@@ -105,7 +105,7 @@ class ClassicMembership(Membership):
     # --- joining --------------------------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Join, and take up the assignment. Raises _AgainError, ClientError."""
+        """Join, and apply the assignment. Raises _AgainError, ClientError."""
         host, settings = self._host, self._settings
         if self.subscription.pattern is not None and not self._topics.version:
             await self._topics.changed()

@@ -33,9 +33,7 @@ class Commits:
         rejoin: Callable[[], None],
         send: Callable[[Client, GroupMetadata, Offsets], Awaitable[None]] = offsets.commit,
     ) -> None:
-        """`is_member` says whether the consumer has subscribed; `rejoin` is called if the coordinator has lost the
-        member.
-        """
+        """`is_member`: whether the consumer has subscribed; `rejoin` is called if the coordinator has lost the member."""
         self._client = client
         self._settings = settings
         self._partitions = partitions
@@ -73,7 +71,7 @@ class Commits:
                 partition.committed_offset = value.offset
 
     async def commit_positions(self) -> None:
-        """Commit the positions: the program is done with all records that it was handed. Raises as `commit`."""
+        """Commit the positions: the program has processed all records that it received. Raises as `commit`."""
         values = {
             place: OffsetAndMetadata(partition.offset, partition.epoch)
             for place, partition in self._partitions.items()
@@ -99,7 +97,7 @@ class Commits:
             await self.commit(values)
 
     async def run(self, fail: Callable[[ClientError], None]) -> None:
-        """Commit from time to time, for ever; an error that does not pass goes to the program."""
+        """Commit periodically until cancelled; the program gets an error that is not retriable."""
         while True:
             await trio.sleep(self._settings.auto_commit_interval_ms / 1000)
             try:

@@ -74,7 +74,7 @@ class Fetcher:
         partitions: dict[TopicPartition, Partition],
         locate: Callable[[], None],
     ) -> None:
-        """`locate` is called when a position has to be looked up."""
+        """`locate` is called when a position must be looked up."""
         self.ready: deque[Partition] = deque()
         """Partitions with something to hand out, the next one first."""
         self.arrived = trio.Event()
@@ -110,7 +110,7 @@ class Fetcher:
     # --- deciding -------------------------------------------------------------------------------------------
 
     def look(self, now: float) -> float:
-        """Start requests to brokers that have none, and return when to look again."""
+        """Send requests to brokers without one in flight; returns the time for the next check."""
         next_look = math.inf
         by_source: dict[int, list[Partition]] = {}
         for partition in self._partitions.values():

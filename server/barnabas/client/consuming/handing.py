@@ -29,7 +29,7 @@ class Handing:
         self._busy_since: float | None = None
 
     def next(self) -> ConsumedRecord | None:
-        """Return a record, of the partitions in turn; None if there is none. Raises DamagedRecordsError."""
+        """Return the next record, with partitions in turn; None if none was fetched. Raises DamagedRecordsError."""
         ready = self._fetcher.ready
         for _ in range(len(ready)):
             partition = ready[0]
@@ -51,7 +51,7 @@ class Handing:
         return None
 
     def add_more(self, records: list[ConsumedRecord], records_max: int) -> None:
-        """Add records that are there, as `next` returns them, up to this many in all. Raises DamagedRecordsError."""
+        """Add fetched records, as `next` returns them, up to this many in all. Raises DamagedRecordsError."""
         while len(records) < records_max and (record := self.next()) is not None:
             records.append(record)
             place = record.topic_partition
@@ -74,7 +74,7 @@ class Handing:
         return batches
 
     def _next_unopened(self) -> FetchedRecords | None:
-        """Return the batches of one response for a partition, of the partitions in turn; None if there are none."""
+        """Return the batches of one response for a partition, with partitions in turn; None if none was fetched."""
         ready = self._fetcher.ready
         for _ in range(len(ready)):
             partition = ready[0]

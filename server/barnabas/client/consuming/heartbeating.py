@@ -1,6 +1,6 @@
-"""Membership by the consumer protocol (KIP-848): the broker assigns, and heartbeats say and bring everything.
+"""Membership by the consumer protocol (KIP-848): the broker assigns, and heartbeats carry all reports and assignments.
 
-The rule: one task sends heartbeats, another reconciles: it revokes partitions that are no longer assigned and takes on
+The rule: one task sends heartbeats, another reconciles: it revokes partitions that are no longer assigned and adds
 new ones; only then does a heartbeat report them, and the broker assigns the revoked partitions to other members.
 """
 
@@ -57,7 +57,7 @@ class ConsumerMembership(Membership):
         self.reconcile_due.set()
 
     async def run(self) -> None:
-        """Be a member, for ever; an error that ends the membership goes to the consumer."""
+        """Maintain the membership until cancelled; the consumer gets an error that ends it."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.reconcile)
             nursery.start_soon(self.follow_topics)

@@ -89,7 +89,7 @@ class Locator:
         return self._is_done
 
     def _take_errors(self, errors: Mapping[TopicPartition, ResponseError]) -> None:
-        """Note what went wrong with single partitions: to be tried again, or for the program."""
+        """Note the errors of single partitions: retriable ones for another attempt, others for the program."""
         for place, error in errors.items():
             if error.is_retriable:
                 self._is_done = False

@@ -9,7 +9,7 @@ from barnabas.client.values import TopicPartition
 
 @dataclass(slots=True)
 class Member:
-    """A member, as the leader of a group hears of it."""
+    """A member, as described to the leader of a group."""
 
     id: str
     topics: frozenset[str]
@@ -21,7 +21,7 @@ class Member:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Place among the members: static ones first, by their instance ids, which outlive a restart."""
+        """Sort key of the members: static ones first, by their instance ids, which outlive a restart."""
         return self.instance_id is None, self.instance_id or self.id
 
 

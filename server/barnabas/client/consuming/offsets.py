@@ -1,6 +1,6 @@
 """Requests for offsets: of the log by time, of a group, of leader epochs.
 
-The rule: each asks once, with one request for each broker; retries are the caller's decision.
+The rule: each function sends one request to each broker; retries are the caller's decision.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Found(Generic[T]):
         return self.values
 
     def note(self, topics: TopicWatch, place: TopicPartition, code: int, doing: str) -> bool:
-        """Note an error, which may come from old metadata, and say whether there is none."""
+        """Note an error, if `code` is one, which may be caused by old metadata; returns whether it is not."""
         if code:
             self.errors[place] = ResponseError(code, f"{doing} {place}")
             topics.need()
@@ -81,9 +81,9 @@ async def list_offsets(
 async def epoch_ends(
     client: Client, topics: TopicWatch, epochs: Mapping[TopicPartition, int]
 ) -> Found[tuple[int, int]]:
-    """Look where leader epochs end: the largest epoch up to one, and its end; (-1, -1) for none. Raises ClientError.
+    """Look up the ends of leader epochs: the largest epoch up to a given one, and its end; (-1, -1) if unknown.
 
-    Omits partitions of brokers before 2.1, which do not tell consumers.
+    Omits partitions of brokers before 2.1, which refuse consumers. Raises ClientError.
     """
     from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
@@ -115,7 +115,7 @@ async def epoch_ends(
 def _by_leader(
     topics: TopicWatch, places: Iterable[TopicPartition], results: Found[Any], doing: str
 ) -> dict[int, list[TopicPartition]]:
-    """Group partitions by their leaders; those without one are errors of `results`."""
+    """Group partitions by their leaders; partitions without a leader become errors of `results`."""
     grouped: dict[int, list[TopicPartition]] = {}
     for place in places:
         info = topics.infos.get(place.topic)
@@ -132,7 +132,7 @@ def _by_leader(
 async def committed(
     client: Client, group: GroupMetadata, places: Iterable[TopicPartition], *, stable: bool
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the committed offsets of a group, without partitions that have none. Raises ClientError.
+    """Return the committed offsets of a group; partitions without an offset are excluded. Raises ClientError.
 
     `stable`: refuse offsets that an open transaction may still change (UNSTABLE_OFFSET_COMMIT, a transient error).
     """

@@ -43,7 +43,7 @@ def readable_batches(
     *,
     checks_crcs: bool,
 ) -> Iterator[tuple[BatchHeader, Iterator[Record]]]:
-    """Yield batches with records for a program, but for those that were aborted.
+    """Yield batches with records for a program, except aborted ones.
 
     Raises DamagedRecordsError; iterating over the records raises RecordsError.
     """

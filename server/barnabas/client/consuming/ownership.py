@@ -1,7 +1,7 @@
-"""Partitions that a consumer has as a member of its group, and the program's callbacks about them.
+"""Partitions that a consumer owns as a member of its group, and the program's callbacks about them.
 
-The rule: a partition is given up once the program is done with its records and their offsets are committed; one that is
-lost is dropped at once, since another member may read it by now.
+The rule: a partition is revoked once the program has processed its records and their offsets are committed; a lost
+partition is dropped immediately, since another member may already read it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Callback = Callable[[set[TopicPartition]], Awaitable[object]]
 
 
 class Ownership:
-    """Implements `membership.Host`; `partitions` are the consumer's, assigned by hand or by its group."""
+    """Implements `membership.Host`; `partitions` are the consumer's, assigned by the program or by its group."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Ownership:
             await self._call("lost", places)
 
     def drop(self, place: TopicPartition) -> None:
-        """Drop a partition, and the records of it that were fetched."""
+        """Drop a partition, and its fetched records."""
         partition = self._partitions.pop(place)
         partition.is_revoked = True
         partition.seeks += 1

@@ -111,7 +111,7 @@ class Partition:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that wait to be handed out."""
+        """Number of fetched bytes that the program has not received."""
         return sum(chunk.size for chunk in self.chunks)
 
     def seek(self, offset: int, epoch: int = -1) -> None:
@@ -123,7 +123,7 @@ class Partition:
         self.done_offset = offset
 
     def seek_to(self, reset: str) -> None:
-        """Move the position to the beginning or the end, which have to be looked up."""
+        """Move the position to the start or end offset, which must be looked up."""
         self._forget_fetched()
         self.reset = reset
         self.offset = self.fetch_offset = self.done_offset = -1
@@ -146,7 +146,7 @@ class Partition:
             self.fetch_epoch = chunk.end_epoch
 
     def next(self) -> ConsumedRecord | None:
-        """Hand out a record; None if there is none. Raises DamagedRecordsError, and fetches again then."""
+        """Return the next record; None if none was fetched. Raises DamagedRecordsError, and fetches again then."""
         while self.chunks:
             chunk = self.chunks[0]
             try:
@@ -168,9 +168,9 @@ class Partition:
         return None
 
     def add_opened(self, records: list[ConsumedRecord], records_max: int) -> None:
-        """Hand out what follows in the response that is being read, until there are this many records in all.
+        """Append the next records of the response that is being read, until the list has `records_max` records.
 
-        It ends at the end of the response, and before damage, which `next` tells.
+        Stops at the end of the response, and before damage, which `next` reports.
         """
         if self.is_paused or self.is_revoked or not self.chunks:
             return
@@ -187,7 +187,7 @@ class Partition:
             self.drop_fetched()
 
     def next_unopened(self) -> FetchedRecords | None:
-        """Hand out what one response had of it, as it came; None if there is nothing."""
+        """Return the fetched batches of one response, undecoded; None without any."""
         if not self.chunks:
             return None
         chunk = self.chunks.popleft()

@@ -1,7 +1,7 @@
 """Subscriptions that members of a classic group send to its leader, and the leader's assignments. Pure.
 
-The rule: as Kafka's clients write them, so that members of any client can share a group: subscriptions in version 3, with
-what the sticky assignors add, and assignments in version 0.
+The rule: the formats are those of Kafka's clients, so that members of any client can share a group: subscriptions in
+version 3, with the user data of the sticky assignors, and assignments in version 0.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def encode_assignment(places: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> set[TopicPartition]:
-    """Read the partitions of a member; nothing is none. Raises DecodeError."""
+    """Decode the partitions of a member; empty data means no partitions. Raises DecodeError."""
     if not data:
         return set()
     version = _version_of(data, assignment_data.CODEC.max_version)
@@ -92,7 +92,7 @@ def decode_assignment(data: bytes) -> set[TopicPartition]:
 
 
 def _version_of(data: bytes, newest: int) -> int:
-    """Return the version to read: a newer one has more fields at the end."""
+    """Return the version in which to decode: data of a newer one has more fields at the end."""
     if len(data) < _INT16.size:
         raise DecodeError("is too short", "ConsumerProtocol", 0)
     return max(0, min(int(_INT16.unpack_from(data)[0]), newest))
@@ -111,7 +111,7 @@ def _encode_memory(places: Iterable[TopicPartition], generation: int) -> bytes:
 
 
 def _decode_memory(data: bytes) -> tuple[list[TopicPartition], int]:
-    """Read the same; version 0 has no generation. What cannot be read is as good as nothing, as for Kafka's assignor."""
+    """Decode the user data of `_encode_memory`; version 0 has no generation. Invalid data counts as empty, as in Kafka."""
     places, generation, pos = list[TopicPartition](), -1, _INT32.size
     try:
         for _ in range(_INT32.unpack_from(data)[0]):

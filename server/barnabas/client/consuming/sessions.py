@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227): a request names only changes since the last one. No I/O.
 
-The rule: after each answer the broker and this side have the same list of partitions, or the session begins anew.
+The rule: after each response the broker and this client have the same list of partitions, or the session is restarted.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ class FetchSession:
     def ask(
         self, fetches: Mapping[TopicPartition, Wanted]
     ) -> tuple[dict[TopicPartition, Wanted], dict[TopicPartition, bytes]]:
-        """Return the partitions that the next request adds or changes, and those it removes, with the ids of their
-        topics.
-        """
+        """Return the partitions that the next request adds or changes, and those that it removes, with their topic ids."""
         before, self._known = self._known, dict(fetches)
         if self.epoch == FIRST:
             return self._known, {}

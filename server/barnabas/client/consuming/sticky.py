@@ -1,6 +1,6 @@
 """The sticky assignor: even shares first, then as few moves as that allows. Pure.
 
-The rule: a partition leaves the member that has it only if that member has more than its share, may not have it, or another
+The rule: a member loses a partition only if it has more than its share, may not have the partition, or another
 claims it with a newer generation. Two that claim it in the same generation both lose it, as in Kafka.
 """
 
@@ -74,7 +74,7 @@ def _trim(assignment: Assignment, count: int) -> None:
 
 
 def _balance(assignment: Assignment, subscribers: Mapping[str, list[str]]) -> None:
-    """Move partitions for as long as one member has two more than another that may have them too.
+    """Move partitions while one member has at least two more than another that may have them too.
 
     That ends: each move decreases the sum of the squares of all shares.
     """

@@ -1,7 +1,8 @@
-"""Choice of a record's partition: by its key, as Kafka's clients do, or one partition for a batch's worth (KIP-480, 794).
+"""Choice of a record's partition: by its key, as Kafka's clients do, or one partition per batch without keys (KIP-480,
+794).
 
-The rule: records with the same key go to the same partition for as long as the topic has as many; a partition without a
-leader is chosen only for those.
+The rule: records with the same key go to the same partition while the number of partitions stays; a partition without a
+leader is chosen only for records with keys.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Identity:
         return self.failure is None and self.producer != NO_PRODUCER and outbox not in self._refused
 
     def has_sent(self) -> None:
-        """Note that something is sent."""
+        """Note that a batch was sent."""
 
     def refuse_sequences(self, outbox: Outbox) -> None:
         """Note that the sequences of a partition lead nowhere."""

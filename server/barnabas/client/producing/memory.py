@@ -30,7 +30,7 @@ class Memory:
         return bool(self._waiting)
 
     def reserve_nowait(self, size: int) -> None:
-        """Take some room. Raises trio.WouldBlock where there is none, or others wait."""
+        """Reserve memory. Raises trio.WouldBlock if too little is free, or other records wait."""
         if self._waiting or self.used_bytes + size > self.limit_bytes:
             raise trio.WouldBlock
         self.used_bytes += size

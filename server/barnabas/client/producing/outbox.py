@@ -1,8 +1,8 @@
 """Batches of a partition, the outcome of each record, and sequence numbers. No I/O.
 
-The rule: batches are sent in the order of their records, also when they are repeated; of several repeated ones only the
-first is in flight. A batch keeps its sequence while the broker may have appended it: numbers are assigned anew only in a
-new epoch, after the broker has refused the sequence or nothing is in flight any longer (KIP-360).
+The rule: batches are sent in the order of their records, also when they are retried; of several retried batches only the
+first is in flight. A batch keeps its sequence while the broker may have appended it: numbers are assigned again only in a
+new epoch, after the broker has refused the sequence or no batch is in flight (KIP-360).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Batch:
     def append(
         self, key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int, memory_bytes: int
     ) -> Delivery:
-        """Add a record. Raises OverflowError, ValueError, TypeError for an unencodable one; then nothing is added."""
+        """Add a record. Raises OverflowError, ValueError, TypeError if it cannot be encoded; then nothing is added."""
         index = len(self.deliveries)
         if not index:
             self.first_timestamp_ms = self.max_timestamp_ms = timestamp_ms
@@ -128,7 +128,7 @@ class Batch:
         return delivery
 
     def close(self, codec: int, level: int | None) -> None:
-        """Compress the records; no more are added."""
+        """Compress the records; no more can be added."""
         if self.payload is None:
             self.codec = codec
             self.payload = compress(codec, self.body, level) if codec else self.body
@@ -203,7 +203,7 @@ class Outbox:
     # --- filling --------------------------------------------------------------------------------------------
 
     def open_batch(self, size: int, bytes_max: int, now: float) -> Batch:
-        """Return the batch that a record of some size goes into: the last one, or a new one if that has no room."""
+        """Return the batch for a record of some size: the last one, or a new one if that has no room."""
         last = self.queue[-1] if self.queue else None
         if (
             last is not None
@@ -241,7 +241,7 @@ class Outbox:
         )
 
     def number(self, batch: Batch, current: Producer) -> None:
-        """Give a batch its sequence, unless it has one."""
+        """Assign a batch its sequence, unless it has one."""
         if batch.sequence >= 0:
             return
         if self.producer != current:
@@ -283,7 +283,7 @@ class Outbox:
         self._remove(batch)
 
     def give_up(self, batch: Batch) -> None:
-        """Note that a batch has failed; what follows it waits until its sequence is resolved."""
+        """Note that a batch has failed; the following batches wait until its sequence is resolved."""
         if batch in self.unacknowledged:
             self.is_unresolved = True
         self._remove(batch)
@@ -299,9 +299,9 @@ class Outbox:
         return batch.sequence == (self.last_acknowledged + 1 & SEQUENCE_MAX)
 
     def needs_restart(self) -> bool:
-        """Return whether only a new epoch helps: a batch that has failed left a gap, and nothing is under way.
+        """Return whether only a new epoch helps: a failed batch has left a gap, and no batch is in flight.
 
-        Where it turns out that there is no gap, the partition continues without one.
+        If there turns out to be no gap, the partition continues without a new epoch.
         """
         if not self.is_unresolved or self.unacknowledged:
             return False

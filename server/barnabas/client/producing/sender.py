@@ -134,7 +134,7 @@ class Sender:
         return batch.created_at + self.settings.linger_ms / 1000
 
     def _expire(self, now: float) -> float:
-        """Give up batches that took too long, and return when the next one will have."""
+        """Fail batches that took too long; returns the time at which the next one expires."""
         timeout_s = self.settings.delivery_timeout_ms / 1000
         for batch in list(self.incomplete):  # in the order in which they were made, but for halves
             if batch.created_at + timeout_s > now:
@@ -300,7 +300,7 @@ class Sender:
         batch.outbox.sending -= 1
 
     def may_retry(self, batch: Batch, code: int, log_start_offset: int) -> bool:
-        """Return whether to send a batch again; where only a new epoch helps, ask for one."""
+        """Return whether to send a batch again; if only a new epoch helps, request it."""
         outbox = batch.outbox
         if self._identity.producer is None:
             return is_retriable(code)
@@ -361,7 +361,7 @@ class Sender:
             self._end(batch, error)
 
     def first_unseen(self) -> ClientError | None:
-        """Return the first failure that the program has not read, and drop all of them."""
+        """Return the first failure that the program has not read, and discard all of them."""
         failures = [batch.failure for batch in self.unseen if not batch.is_seen]
         self.unseen.clear()
         return failures[0] if failures else None

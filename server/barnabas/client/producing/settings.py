@@ -1,6 +1,6 @@
 """Settings of a producer.
 
-The rule: names, meanings and defaults are those of Kafka's producer, but where a comment says why not.
+The rule: names, meanings and defaults are those of Kafka's producer, except where a comment gives a reason.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class Transactions(Identity):
         return True
 
     def has_sent(self) -> None:
-        """Note that something is sent."""
+        """Note that a batch was sent."""
         self.has_begun = True
 
     def refuse_sequences(self, outbox: Outbox) -> None:
@@ -207,7 +207,7 @@ class Transactions(Identity):
             raise RuntimeError(f"the producer is {self.state.value}; a transaction has to be begun")
 
     def begin_end(self, *, commit: bool) -> None:
-        """Begin to end the transaction; from now on nothing can be sent. Raises as `check_open`."""
+        """Begin to end the transaction; no record can be sent afterwards. Raises as `check_open`."""
         self._check_alive()
         states = (State.OPEN, State.COMMITTING) if commit else (State.OPEN, State.FAILED, State.ABORTING)
         if commit and self.state is State.FAILED:

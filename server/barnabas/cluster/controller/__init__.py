@@ -1,1 +1,1 @@
-"""The controller of a cluster: a pure core that makes decisions, and a shell that reads, writes and sends them."""
+"""The controller of a cluster on ZooKeeper: a pure core that decides, and a shell that reads, writes and sends."""

@@ -89,7 +89,7 @@ class ActiveController:
         self._watches: dict[str, Watch] = {}
 
     def _watch(self, key: str, act: Callable[[], Awaitable[None]]) -> Watch:
-        """Return the watch that adds an event; the same one each time, since ZooKeeper counts equal ones once."""
+        """Return the watch that adds an event; always the same object, since ZooKeeper calls equal watches once."""
         if key not in self._watches:
             self._watches[key] = lambda: self._put(key, act, key)
         return self._watches[key]
@@ -143,7 +143,7 @@ class ActiveController:
     # --- the beginning --------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read everything, with watches, and repair changes that happened without a controller."""
+        """Read all znodes, with watches, and repair changes that happened without a controller."""
         state, znodes = self.core.state, self.znodes
         for parent in (paths.LOG_DIR_EVENTS, paths.ISR_CHANGES):
             key, act = self._notified(parent)
@@ -233,7 +233,7 @@ class ActiveController:
     # --- topics ---------------------------------------------------------------------------------------------
 
     async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicFound]:
-        """Read topics; one without an id gets one (KIP-516).
+        """Read topics; a topic without an id gets one (KIP-516).
 
         A topic with partition states existed before: its id was lost, but is in the logs of its replicas. It is the id
         that this broker knows, or is determined by `_told_without_id`.
@@ -345,7 +345,7 @@ class ActiveController:
     # --- orders ---------------------------------------------------------------------------------------------
 
     async def reassigned(self) -> None:
-        """Look whether /admin/reassign_partitions asks for something."""
+        """Process the requests in /admin/reassign_partitions, if there are any."""
         await self.znodes.reassignments(self._watch("reassignments", self.reassigned))
         await self.run(reassignment.from_znode(self.core))
 
@@ -363,7 +363,7 @@ class ActiveController:
         await self.run(reassignment.isr_changed(self.core, [partition]))
 
     async def preferred_wanted(self) -> None:
-        """Look whether /admin/preferred_replica_election asks for something."""
+        """Process the requests in /admin/preferred_replica_election, if there are any."""
         requested = await self.znodes.preferred_election(self._watch("elections", self.preferred_wanted))
         if requested is None:
             return

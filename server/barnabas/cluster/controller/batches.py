@@ -1,7 +1,7 @@
 """Collects and builds the requests to brokers after a change. Pure.
 
 The rule: a request has the state at the time when it is built, in the version of `inter.broker.protocol.version`, with
-the epoch of the receiving broker. For each broker LeaderAndIsr comes first, then UpdateMetadata, then StopReplica.
+the epoch of the receiving broker. Each broker gets LeaderAndIsr first, then UpdateMetadata, then StopReplica.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Stop:
 
 @dataclass(slots=True)
 class Batch:
-    """Requests to come. `send` builds and sends them, and empties the batch."""
+    """Collected requests. `send` builds and sends them, and empties the batch."""
 
     controller_id: int
     listener: str
@@ -87,7 +87,7 @@ class Batch:
     def lead_or_follow(
         self, state: ControllerState, brokers: Iterable[int], partition: TopicPartition, *, new: bool = False
     ) -> None:
-        """Send a partition's state to these replicas, and to all brokers as metadata; `new` allows to make the log."""
+        """Send a partition's state to these replicas, and to all brokers as metadata; `new`: the log may be created."""
         self.tell_replicas(brokers, partition, new=new)
         self.update_metadata(state.brokers, (partition,))
 
@@ -117,7 +117,7 @@ class Batch:
     # --- building -------------------------------------------------------------------------------------------
 
     def send(self, state: ControllerState) -> Steps[None]:
-        """Build everything for the brokers that are registered, and send it."""
+        """Build all requests to registered brokers, and send them."""
         leader_and_isr, self._leader_and_isr = self._leader_and_isr, {}
         brokers, self._metadata_brokers = self._metadata_brokers, set()
         metadata, self._metadata = self._metadata, {}

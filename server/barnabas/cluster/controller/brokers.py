@@ -1,7 +1,7 @@
 """Brokers that start, end, restart, lose a log dir or shut down. Pure.
 
 The rule: an absent broker leads nothing and is in no ISR with other replicas; a new broker gets all metadata, then takes
-part in elections. A broker with a newer epoch has restarted.
+part in elections. A newer broker epoch means that the broker has restarted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ UNKNOWN_EPOCH = -1
 
 
 def start(core: Core) -> Steps[None]:
-    """Take office as the controller, once everything has been read: repair changes that happened meanwhile, and inform
-    all brokers.
+    """Take office as the controller, once all znodes have been read: repair changes that happened meanwhile, and inform all
+    brokers.
 
-    Brokers get to know of live brokers before they get to know of leaders.
+    Brokers are informed of live brokers before they are informed of leaders.
     """
     state = core.state
     core.batch.update_metadata(state.brokers)
@@ -95,9 +95,9 @@ def _failed(core: Core, broker_ids: Collection[int], returning: Collection[int])
 
 
 def _replicas_lost(core: Core, returning: Collection[int] = ()) -> Steps[None]:
-    """Elect where the leader was lost, then take the lost brokers out of the other ISRs; tell all live brokers.
+    """Elect where the leader was lost, then remove the lost brokers from the other ISRs; inform all live brokers.
 
-    Records of brokers that are back already are not given up by an unclean election.
+    Records of brokers that have already returned are not discarded by an unclean election.
     """
     yield from partitions.elect_offline(core, returning=returning)
     yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
@@ -106,7 +106,7 @@ def _replicas_lost(core: Core, returning: Collection[int] = ()) -> Steps[None]:
 
 
 def _started(core: Core, brokers: Mapping[int, Broker]) -> Steps[None]:
-    """Tell all live brokers, the new ones first: a broker of Kafka follows no leader that it does not know."""
+    """Inform all live brokers, the new ones first: a broker of Kafka follows no leader that it does not know."""
     state = core.state
     state.brokers.update(brokers)
     for broker_id in brokers:
@@ -146,7 +146,7 @@ def log_dirs_failed(core: Core, broker_ids: Iterable[int]) -> Steps[None]:
 
 
 def replicas_answered(core: Core, broker: Broker, errors: Mapping[TopicPartition, int]) -> Steps[None]:
-    """Note a broker's answer to LeaderAndIsr: which of its replicas are offline, and which are online."""
+    """Note a broker's response to LeaderAndIsr: its offline and online replicas."""
     state = core.state
     if state.brokers.get(broker.id) is None or state.brokers[broker.id].epoch != broker.epoch:
         return
@@ -191,7 +191,7 @@ def shut_down(core: Core, broker_id: int, broker_epoch: int) -> Steps[list[Topic
 def refused(core: Core, broker: Broker) -> Steps[None]:
     """Move leaders away from a broker after its port has refused connections: its process has ended, its session not yet.
 
-    Should it live all the same, it is fenced by the leader epochs, as one that shuts down.
+    If it is alive nevertheless, it is fenced by the leader epochs, like a broker that shuts down.
     """
     state = core.state
     registered = state.brokers.get(broker.id)
@@ -201,7 +201,7 @@ def refused(core: Core, broker: Broker) -> Steps[None]:
 
 
 def reached(core: Core, broker: Broker) -> Steps[None]:
-    """Take back a broker that was taken for gone, and answers in the same registration."""
+    """Restore a broker that was considered gone, but answers in the same registration."""
     state = core.state
     registered = state.brokers.get(broker.id)
     if registered is not None and registered.epoch == broker.epoch and broker.id in state.refusing:

@@ -1,6 +1,6 @@
 """Delivery of control requests to brokers: one connection and one task for each.
 
-The rule: a broker gets its requests in order, one at a time; each is repeated until it is answered, the broker is gone
+The rule: a broker gets its requests in order, one at a time; each is repeated until it is answered, the broker has left
 or registers again, or the controller ends. This broker itself gets its requests through its own port. The end of a
 broker's process is reported as soon as it is detected (`contact`).
 """
@@ -46,7 +46,7 @@ class ControlChannels(Protocol):
         """Drop a broker and its pending requests."""
 
     def send(self, request: Outgoing, answered: Answered) -> None:
-        """Send a request after those before it; it is dropped if there is no such broker."""
+        """Send a request after those before it; dropped if the broker is unknown."""
 
     def stop(self) -> None:
         """Drop all brokers."""
@@ -81,7 +81,7 @@ class _Channel:
         self._wake.set()
 
     async def next(self) -> tuple[Outgoing, Answered]:
-        """Wait for a request; it stays the first until it is taken away."""
+        """Wait for a request; it stays the first until it is removed."""
         while not self.waiting:
             self._wake = trio.Event()
             await self._wake.wait()

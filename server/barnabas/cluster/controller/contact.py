@@ -1,8 +1,8 @@
 """Detection of processes that have ended before their sessions with ZooKeeper, as opposed to silent ones.
 
 The rule: a connection that breaks and a port that then refuses connections, several times in a row, mean that no process
-listens there. Silence, and any other error, mean nothing: then the session's end decides, as in Apache Kafka. A mistake
-is safe: a broker that was wrongly taken as gone is fenced by epochs, like any former leader.
+listens there. Silence and other errors do not: then the session's end decides, as in Apache Kafka. A mistake
+is safe: a broker that was wrongly considered gone is fenced by epochs, like any former leader.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def is_refused(network: Network, host: str, port: int) -> bool:
 
 
 class ControllerContact:
-    """Keeps a connection with the controller on another broker, and says when its process has ended.
+    """Keeps a connection to the controller on another broker, and reports the end of its process.
 
     Implements `cluster.metadata.store.Subscriber`. Lifecycle: `run` in a task.
     """

@@ -1,8 +1,8 @@
 """Deletion of topics. Pure.
 
 The rule: the znodes of a topic are removed after every replica is deleted. Before, all brokers are informed that it has
-no leaders. A replica that cannot be deleted waits until its broker, or log dir, is back; nothing is deleted while one of
-the topic's partitions is being reassigned.
+no leaders. A replica that cannot be deleted waits until its broker, or log dir, has returned; nothing is deleted while one
+of the topic's partitions is being reassigned.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 
 def wanted(core: Core, topics: Collection[str]) -> Steps[None]:
-    """Begin to delete those of these topics that are known and not being deleted yet; if deletion is disabled, or a topic
-    does not exist, the request is removed.
+    """Begin to delete the known topics among these, unless their deletion has begun.
+
+    If deletion is disabled, or a topic does not exist, the request is removed.
     """
     state = core.state
     refused = [
@@ -85,7 +86,7 @@ def answered(core: Core, broker_id: int, errors: dict[TopicPartition, int]) -> S
 
 
 def brokers_changed(core: Core, broker_ids: Collection[int]) -> None:
-    """Reset the deletions of brokers that have gone or come back."""
+    """Reset the deletions at brokers that have left or returned."""
     for deletion in core.state.deletions.values():
         for replicas in (deletion.asked, deletion.failed):
             replicas.difference_update([replica for replica in replicas if replica[1] in broker_ids])

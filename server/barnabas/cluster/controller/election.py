@@ -1,7 +1,7 @@
 """Election of the controller: the znode /controller, and the epoch that grows with each election.
 
-The rule: /controller is made and the epoch raised in one transaction, so that there is one winner for each epoch. The
-znode belongs to a session; the owner of that session is the controller, also when the answer to it was lost.
+The rule: /controller is created and the epoch raised in one transaction, so that each epoch has one winner. The
+znode belongs to a session; the owner of that session is the controller, even if the answer to the request was lost.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Elections:
             log.info("another broker was quicker to become the controller")
 
     async def _epoch(self) -> tuple[int, int]:
-        """Return the last epoch and the version of its znode, which is made if there is none."""
+        """Return the last epoch and the version of its znode, which is created if it is missing."""
         while True:
             try:
                 data, stat = await self._zookeeper.get(znodes.CONTROLLER_EPOCH)

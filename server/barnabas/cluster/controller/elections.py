@@ -14,7 +14,7 @@ Online = Callable[[int], bool]
 
 
 def first_state(online: Sequence[int], controller_epoch: int) -> PartitionState | None:
-    """Return the first state of a new partition: all replicas that are online are in sync, the first of them leads."""
+    """Return the first state of a new partition: all online replicas are in sync, the first of them leads."""
     if not online:
         return None
     return PartitionState(online[0], tuple(online), controller_epoch=controller_epoch)
@@ -60,7 +60,7 @@ def preferred(replicas: Sequence[int], now: PartitionState, online: Online) -> P
 def restricted(replicas: Sequence[int], now: PartitionState, online: Online) -> PartitionState | None:
     """Restrict ISR and leadership to these replicas; the leader stays if it is one of them.
 
-    With one of them in sync, but none online, there is no leader until it is back. None if none of them is in sync.
+    If one of them is in sync, but none is online, the partition has no leader until it returns. None if none is in sync.
     """
     isr = tuple(replica for replica in now.isr if replica in replicas)
     if not isr:
@@ -73,7 +73,7 @@ def restricted(replicas: Sequence[int], now: PartitionState, online: Online) -> 
 def controlled_shutdown(
     replicas: Sequence[int], now: PartitionState, online: Online, shutting_down: Container[int]
 ) -> PartitionState | None:
-    """Elect a replica that is not shutting down; those that are leave the ISR. `online` counts them still."""
+    """Elect a replica that is not shutting down; the others leave the ISR. `online` includes those that shut down."""
     for replica in replicas:
         if online(replica) and replica in now.isr and replica not in shutting_down:
             return now.next_epoch(replica, (other for other in now.isr if other not in shutting_down))
@@ -81,9 +81,9 @@ def controlled_shutdown(
 
 
 def without_replicas(now: PartitionState, online: Online) -> PartitionState:
-    """Take replicas that are not online out of the ISR; the last one stays, since no other has everything.
+    """Remove replicas that are not online from the ISR; the last one stays, since no other replica has all records.
 
-    With none in sync online the ISR stays, and any of them may lead when it is back.
+    If no replica in sync is online the ISR stays, and any of them may lead when it has returned.
     """
     isr = tuple(filter(online, now.isr)) or now.isr
     leader = now.leader if now.leader != NO_LEADER and online(now.leader) else NO_LEADER

@@ -1,7 +1,7 @@
-"""The controller's events: dealt with one at a time, in order.
+"""The controller's events: handled one at a time, in order.
 
-The rule: an event that is waiting already is not added once more, since it reads everything when its turn comes. A caller
-of the controller waits for the turn of the question, and gets NOT_CONTROLLER when the controller ends meanwhile.
+The rule: an event is not added while one with the same key waits, since that reads the whole state when it is handled. A
+caller of the controller waits for its event, and gets NOT_CONTROLLER if the controller ends meanwhile.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class EventQueue:
         self._wake.set()
 
     async def next(self) -> Event:
-        """Take the first event, when there is one."""
+        """Wait for the first event, remove and return it."""
         while not self._waiting:
             self._wake = trio.Event()
             await self._wake.wait()

@@ -135,7 +135,7 @@ def _decided(
 def _check_eligible(
     core: Core, partition: TopicPartition, proposal: ProposedState, now: PartitionState
 ) -> None:
-    """Raise INELIGIBLE_REPLICA for a broker that is gone, shutting down, or has restarted since it caught up."""
+    """Raise INELIGIBLE_REPLICA for a broker that is absent, shutting down, or has restarted since it caught up."""
     state = core.state
     for replica, epoch in proposal.isr:
         restarted = (

@@ -92,7 +92,7 @@ def rebalance(core: Core) -> Steps[int]:
 
 
 def unclean_enabled(core: Core, topic: str | None) -> Steps[None]:
-    """Elect leaders where unclean elections are allowed from now on: in a topic, or in all (None)."""
+    """Elect leaders where unclean elections are now allowed: in a topic, or in all (None)."""
     affected = None if topic is None else core.state.partitions_of(topic)
     yield from partitions.elect_offline(core, affected)
     yield from core.send()

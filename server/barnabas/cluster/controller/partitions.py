@@ -1,6 +1,6 @@
 """Partitions: first states, elections, and replicas that leave the ISR. Pure.
 
-The rule: decide, write, and after a conflict read, decide and write again; written states go to the brokers with the
+The rule: decide, write, and after a conflict read, decide and write again; written states are sent to the brokers with the
 next `Core.send`.
 """
 
@@ -43,10 +43,10 @@ def update(
     *,
     elects: bool = False,
 ) -> Steps[Outcome]:
-    """Give partitions the states that `choose` returns, and send them to `receivers` (all their replicas).
+    """Set partitions to the states that `choose` returns, and send them to `receivers` (by default all their replicas).
 
-    Where an election finds no replica, the state is read once more: before 2.7 leaders write the ISR, and the controller
-    hears of it late.
+    If an election finds no replica, the state is read once more: before 2.7 leaders write the ISR, and the controller
+    is notified late.
     """
     state = core.state
     outcome, remaining = Outcome(), list(dict.fromkeys(partitions))
@@ -102,7 +102,7 @@ def refresh(core: Core, partitions: Collection[TopicPartition]) -> Steps[None]:
 
 
 def begin(core: Core, partitions: Iterable[TopicPartition]) -> Steps[None]:
-    """Give partitions their first states; those without a replica that lives wait for one."""
+    """Set the first states of partitions; those without a live replica wait for one."""
     state, first_states = core.state, {}
     for number, partition in enumerate(partitions):
         online = state.online(state.replicas(partition), partition)
@@ -132,7 +132,7 @@ def begin(core: Core, partitions: Iterable[TopicPartition]) -> Steps[None]:
 def elect_offline(
     core: Core, partitions: Iterable[TopicPartition] | None = None, *, returning: Collection[int] = ()
 ) -> Steps[None]:
-    """Elect leaders for the leaderless ones of these partitions, or of all.
+    """Elect leaders for the leaderless partitions among these, or among all.
 
     If a broker of `returning` is in sync, the election is clean even if the topic allows an unclean one.
     """
@@ -153,7 +153,7 @@ def elect_offline(
 
 
 def elect_after_absence(core: Core) -> Steps[None]:
-    """Elect where a broker in sync has gone and come while there was no controller."""
+    """Elect where a broker in sync has left and returned while there was no controller."""
     state = core.state
     wanting = []
     for number, (partition, now) in enumerate(list(state.states.items())):
@@ -210,7 +210,7 @@ def elect_after_loss(
 
 
 def shrink_isr(core: Core, partitions: Iterable[TopicPartition]) -> Steps[Outcome]:
-    """Take replicas that cannot be used out of the ISR; a leader among them leaves the partition without one."""
+    """Remove unusable replicas from the ISR; if the leader is one of them, the partition becomes leaderless."""
     state = core.state
 
     def choose(

@@ -1,7 +1,7 @@
-"""Reassignments of partitions to other brokers (KIP-455), by AlterPartitionReassignments and the znode before it. Pure.
+"""Reassignments of partitions to other brokers (KIP-455), by AlterPartitionReassignments and the older znode. Pure.
 
-The rule: the znode of the topic has the reassignment in progress, so that the next controller can resume it. One ends
-when all replicas of its target are in sync: then those that go leave the ISR, the leader moves if it is one of them,
+The rule: the znode of the topic has the reassignment in progress, so that the next controller can resume it. It ends
+when all replicas of its target are in sync: then the removed replicas leave the ISR, the leader moves if it is one of them,
 they are deleted, and last the znode is written. A later reassignment replaces one in progress.
 """
 
@@ -141,9 +141,7 @@ def _would_lose(partition: TopicPartition) -> RequestError:
 def _restrict(
     core: Core, partition: TopicPartition, replicas: Sequence[int], *, all_in_sync: bool = False
 ) -> Steps[str]:
-    """Restrict the ISR to these replicas; returns the reason if that fails: with `all_in_sync` all of them must be in
-    sync.
-    """
+    """Restrict the ISR to these replicas; returns the reason if that fails: `all_in_sync`: all must be in sync."""
 
     def choose(_: TopicPartition, __: Assignment, now: PartitionState) -> PartitionState | None:
         if all_in_sync and not set(replicas) <= set(now.isr):
@@ -213,7 +211,7 @@ def isr_changed(core: Core, changed: Iterable[TopicPartition]) -> Steps[None]:
 def resume(
     core: Core, which: Callable[[TopicPartition, Assignment], bool] = lambda _, __: True
 ) -> Steps[None]:
-    """Resume reassignments that a new controller finds, or that have replicas which have come back."""
+    """Resume reassignments that a new controller finds, or of which replicas have returned."""
     for partition in list(core.state.reassigning):
         assignment = core.state.assignment(partition)
         if assignment is not None and which(partition, assignment):

@@ -68,8 +68,9 @@ class ControllerRuntime:
         known_topic_id: Callable[[str], bytes | None],
         image: Callable[[], ClusterImage] | None = None,
     ) -> None:
-        """`allows_unclean` says whether a topic with these own settings allows unclean elections, `known_topic_id`
-        returns the id of a topic that this broker knows; `image` is its metadata image.
+        """`allows_unclean`: whether a topic with these overrides allows unclean elections.
+
+        `known_topic_id` returns the id of a topic that this broker knows; `image` is its metadata image.
         """
         self._settings = settings
         self._zookeeper = zookeeper
@@ -184,7 +185,7 @@ class ControllerRuntime:
         self._begin(elected)
 
     def controller_gone(self, controller_id: int) -> None:
-        """Start the election of another controller: this one's process has ended, though its session lasts for a while."""
+        """Start the election of another controller: the process of this one has ended, but its session has not."""
         if self._active is None and controller_id != self._settings.broker_id:
             self._events.put(
                 Event(
@@ -248,7 +249,7 @@ class ControllerRuntime:
         steps: Callable[[Core], Steps[T]],
         then: Callable[[Core, T], Steps[None]] | None = None,
     ) -> T:
-        """Run the core's steps when their turn comes, and return their answer; `then` follows after the caller has it."""
+        """Run the core's steps as an event, and return their result; `then` runs after the caller has it."""
         return await self.ask_active(name, lambda active: active.run(steps(active.core)), then)
 
     async def ask_active(
@@ -309,7 +310,7 @@ class ControllerRuntime:
         return results
 
     async def _unknown_here(self, epochs: dict[TopicPartition, int], deadline: float) -> list[TopicPartition]:
-        """Wait until this broker knows these leader epochs; return those that it does not know at the deadline."""
+        """Wait until this broker has these leader epochs; returns the partitions without them at the deadline."""
         waiting = dict(epochs) if self._image is not None else {}
         while waiting and self._image is not None:
             image = self._image()
@@ -379,7 +380,7 @@ class ControllerRuntime:
         )
 
     def unclean_election_allowed(self, topic: str | None) -> None:
-        """Elect where that is allowed from now on: in a topic, or in all (None). Called when the setting has changed."""
+        """Elect where that is now allowed: in a topic, or in all (None). Called when the setting has changed."""
         active = self._active
         if active is not None:
             self._put("unclean elections", lambda: active.run(leaders.unclean_enabled(active.core, topic)))

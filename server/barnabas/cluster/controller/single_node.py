@@ -1,8 +1,8 @@
 """The controller of a broker that is a cluster by itself.
 
 The rule: with one replica of each partition there is no other replica to elect, or to reassign a partition to. A
-partition has its leader unless its log is offline; an unclean election gives up records only in a log dir that is gone
-for good.
+partition has its leader unless its log is offline; an unclean election discards records only in a log dir that is
+permanently lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LocalReplicas(Protocol):
 
 
 class LostLogs(Protocol):
-    """Logs that this broker has had in log dirs that are gone."""
+    """Logs that this broker had in log dirs that are lost."""
 
     async def begin_again(self, topic: str, index: int) -> bool:
         """Begin a partition with an empty log; False if that is impossible."""

@@ -65,9 +65,7 @@ class Assignment:
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: Sequence[int]) -> Assignment:
-        """Return the assignment with which a reassignment to these replicas begins, whether or not another one is in
-        progress.
-        """
+        """Return the assignment with which a reassignment to these replicas begins, even if another one is in progress."""
         replicas = tuple(dict.fromkeys((*target, *self.origin)))
         return Assignment(replicas, _without(replicas, self.origin), _without(replicas, target))
 
@@ -118,7 +116,7 @@ class Deletion:
 
 
 class ControllerState:
-    """Everything that one controller knows, in one epoch."""
+    """All state of one controller, in one epoch."""
 
     def __init__(self, epoch: int = 0, epoch_version: int = 0) -> None:
         self.epoch = epoch
@@ -162,14 +160,14 @@ class ControllerState:
         return partition not in self.offline_dirs.get(broker_id, ())
 
     def was_away(self, broker_id: int, state: PartitionState) -> bool:
-        """Return whether a broker has registered since the state was written, so that the writer has not seen it go."""
+        """Return whether a broker has registered since the state was written: its writer did not notice the absence."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.epoch > state.written > 0
 
     def online(
         self, replicas: Iterable[int], partition: TopicPartition, *, also_shutting_down: bool = False
     ) -> tuple[int, ...]:
-        """Return those of these replicas that can be used, in order."""
+        """Return the usable ones among these replicas, in order."""
         return tuple(
             replica
             for replica in replicas
@@ -207,7 +205,7 @@ class ControllerState:
         return any(name == topic for name, _ in self.reassigning)
 
     def is_offline(self, partition: TopicPartition) -> bool:
-        """Return whether a partition has no leader that can be used, or never had one. One shutting down leads still."""
+        """Return whether a partition has no usable leader, or never had one; a leader that shuts down still counts."""
         state = self.states.get(partition)
         return state is None or not self.is_online(state.leader, partition, also_shutting_down=True)
 

@@ -1,4 +1,4 @@
-"""Steps that the controller's core asks of the shell, one at a time. Pure.
+"""Steps that the controller's core requests from the shell, one at a time. Pure.
 
 The rule: the core is written as generators that yield steps and are sent their outcomes; the shell carries them out on
 ZooKeeper and the brokers' connections, a test on dictionaries. A step that cannot be carried out because another
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReadStates:
-    """Read the states of these partitions; the outcome leaves out those that have none."""
+    """Read the states of these partitions; the outcome excludes partitions without a state."""
 
     partitions: Collection[TopicPartition]
 
@@ -33,7 +33,7 @@ class WriteStates:
 
 @dataclass(frozen=True, slots=True)
 class CreateStates:
-    """Make the znodes of partitions without a state. The outcome is a Written; conflicts are states that are there."""
+    """Create the znodes of partitions without a state. The outcome is a Written; existing states are conflicts."""
 
     states: Mapping[TopicPartition, PartitionState]
 
@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignment:
-    """Write the replicas of all partitions of a topic. The outcome says whether the topic is still there."""
+    """Write the replicas of all partitions of a topic. The outcome: whether the topic still exists."""
 
     topic: str
     topic_id: bytes | None
@@ -60,7 +60,7 @@ class WriteAssignment:
 
 @dataclass(frozen=True, slots=True)
 class ReadUnclean:
-    """Tell which of these topics allow unclean elections: the outcome is a set of them."""
+    """Determine which of these topics allow unclean elections: the outcome is the set of these."""
 
     topics: Collection[str]
 

@@ -1,4 +1,4 @@
-"""Topics that are made, grow, or are gone. Pure."""
+"""Topics that were created, enlarged or deleted. Pure."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def named(core: Core, topic: str, topic_id: bytes) -> Steps[None]:
 
 
 def known_to_nobody(core: Core, topics: Collection[str], broker_id: int | None = None) -> list[str]:
-    """Return those of these topics without an id for which no live replica knows an id.
+    """Return the topics among these without an id for which no live replica knows an id.
 
-    `broker_id` got them without an id and has not written one: so it knows none.
+    `broker_id` got them without an id and has not written an id: so it knows none.
     """
     state, unknown_topics = core.state, []
     for topic in topics:

@@ -11,7 +11,7 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 
 
 def broker_of(broker_id: int, data: bytes, stat: Stat) -> Broker:
-    """Return a registered broker; its epoch is the zxid that made the znode. Raises ZnodeError."""
+    """Return a registered broker; its epoch is the zxid that created the znode. Raises ZnodeError."""
     registration = znodes.decode_broker(broker_id, data)
     endpoints = tuple(
         Endpoint(

@@ -83,7 +83,7 @@ class ControllerZnodes:
                 await self._zookeeper.wait_connected()
 
     async def write(self, operations: Sequence[Operation]) -> list[Stat | None]:
-        """Do all of these if this controller is the newest. Raises what ZooKeeper.multi raises, with its index here."""
+        """Carry out all operations if this controller is the newest. Raises as ZooKeeper.multi, with their indexes."""
         check = Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
         try:
             stats = await self.ask(lambda: self._zookeeper.multi([check, *operations]))
@@ -96,7 +96,7 @@ class ControllerZnodes:
         return stats[len(stats) - len(operations) :]
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Read many znodes, None for those that are not there."""
+        """Read many znodes, None for missing ones."""
         nodes: list[tuple[bytes, Stat] | None] = []
         for start in range(0, len(paths), READS_PER_BATCH):
             part = paths[start : start + READS_PER_BATCH]
@@ -163,7 +163,7 @@ class ControllerZnodes:
     # --- brokers and topics ---------------------------------------------------------------------------------
 
     async def brokers(self, watch: Watch) -> dict[int, Broker]:
-        """Read the registered brokers; the watch is called when one comes, goes or changes."""
+        """Read the registered brokers; the watch is called when a broker is registered, removed or changed."""
         names = [name for name in await self.children(znodes.BROKER_IDS, watch) if name.isdecimal()]
         nodes = await self.get_watched([znodes.broker_path(int(name)) for name in names], lambda _: watch)
         brokers = {}
@@ -259,7 +259,7 @@ class ControllerZnodes:
         )
 
     async def _delete_present(self, paths: Sequence[str]) -> None:
-        """Remove those of these znodes that are there, in one transaction."""
+        """Remove those of these znodes that exist, in one transaction."""
         while True:
             nodes = await self.get_many(paths)
             there = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
@@ -299,7 +299,7 @@ class ControllerZnodes:
     # --- states ---------------------------------------------------------------------------------------------
 
     async def states(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-        """Read the states of partitions, those that there are."""
+        """Read the states of partitions, those that exist."""
         asked = list(partitions)
         states = {}
         for start in range(0, len(asked), READS_PER_BATCH):
@@ -343,7 +343,7 @@ class ControllerZnodes:
         return written
 
     async def _write_part(self, states: dict[TopicPartition, PartitionState], written: Written) -> None:
-        """Write some states in one transaction, without those that have changed or are gone."""
+        """Write some states in one transaction, without those that have changed or were removed."""
         while states:
             try:
                 stats = await self.write(
@@ -393,7 +393,7 @@ class ControllerZnodes:
             return
 
     async def _create_missing(self, paths: Sequence[str], data: bytes = b"") -> None:
-        """Make those of these znodes that are not there and have a parent."""
+        """Create those of these znodes that are missing and have a parent."""
         missing = list(paths)
         while missing:
             try:
@@ -415,7 +415,7 @@ class ControllerZnodes:
     # --- orders and notifications ---------------------------------------------------------------------------
 
     async def reassignments(self, watch: Watch | None = None) -> dict[TopicPartition, tuple[int, ...]] | None:
-        """Read /admin/reassign_partitions, None if it is not there; what cannot be read asks for nothing."""
+        """Read /admin/reassign_partitions, None if it is missing; invalid content counts as no request."""
         node = await self.get(znodes.REASSIGN_PARTITIONS, watch)
         if node is None:
             return None
@@ -458,14 +458,14 @@ class ControllerZnodes:
         return {path: node[0] for path, node in zip(paths, nodes, strict=True) if node is not None}
 
     async def make_features(self, protocol: ProtocolVersion) -> None:
-        """Make the znode of finalized features, if there is none; brokers on ZooKeeper finalize no feature (KIP-584)."""
+        """Create the znode of finalized features, if it is missing; brokers on ZooKeeper finalize no feature (KIP-584)."""
         if await self.get(resource_znodes.FEATURE) is None:
             features = resource_znodes.FinalizedFeatures(protocol >= V2_7_IV0, {})
             data = resource_znodes.encode_features(features, 2 if protocol >= V3_3_IV0 else 1)
             await self._create_missing([resource_znodes.FEATURE], data)
 
     async def allocate_producer_ids(self, broker_id: int, count: int) -> int:
-        """Take the next block of producer ids; a lost answer costs a block, not a second use of one."""
+        """Allocate the next block of producer ids; a lost answer wastes a block, but never allocates it twice."""
         while True:
             node = await self.get(znodes.PRODUCER_IDS)
             first = 0

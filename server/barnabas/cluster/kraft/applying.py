@@ -37,7 +37,7 @@ class ImageSubscriber(Protocol):
         """Prepare what the new image needs; other code still sees the old image."""
 
     def publish(self, delta: ImageDelta) -> None:
-        """Follow the new image, which all code sees from now on. Time: proportional to the changes."""
+        """Follow the new image, which all code sees now. Time: proportional to the changes."""
 
     async def clean_up(self, delta: ImageDelta) -> None:
         """Remove what only the old image needed."""

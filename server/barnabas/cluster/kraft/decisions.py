@@ -32,7 +32,7 @@ class Truncate(NamedTuple):
 
 
 class WritePiece(NamedTuple):
-    """Write a piece of a snapshot that is being fetched; the piece at position 0 begins the file anew."""
+    """Write a piece of a snapshot that is being fetched; the piece at position 0 truncates the file first."""
 
     snapshot_id: SnapshotId
     position: int
@@ -40,7 +40,7 @@ class WritePiece(NamedTuple):
 
 
 class InstallSnapshot(NamedTuple):
-    """Decode the snapshot, of which all pieces are written, and start the log anew after it.
+    """Decode the snapshot, of which all pieces are written, and restart the log after it.
 
     `Observer.installed` or `Observer.abandon_snapshot` must be called before the next request.
     """

@@ -1,7 +1,7 @@
 """The directory of a metadata log, read without a broker: segments and snapshots, up to an offset or a time.
 
 The rule: nothing is written, not even a lock. Unreadable data is an error that names file and offset; at the end of the
-last segment, which may be written just now, only a note. All records in the log are applied: a directory does not tell
+last segment, which may be written just now, only a note. All records in the log are applied: a directory does not show
 which of them a majority has.
 """
 

@@ -1,7 +1,7 @@
 """The directory of a metadata log: segments, snapshots and `quorum-state`, in Kafka's layout.
 
-The rule: a snapshot counts once it is synced and renamed, and only then does the log start anew; a start completes steps
-that a crash interrupted. One task owns the log; a method that syncs may run in a thread while no other method does.
+The rule: a snapshot counts once it is synced and renamed, and only then is the log restarted after it; a start completes
+steps that a crash interrupted. One task owns the log; a method that syncs may run in a thread while no other method does.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class DurableLog:
             )
 
     def _begin_at_newest(self) -> None:
-        """Start the log anew after a snapshot that is newer than its end: a crash interrupted that step."""
+        """Restart the log after a snapshot that is newer than its end: a crash interrupted that step."""
         if not self.snapshots:
             return
         newest, latest_epoch = self.snapshots[-1].id, max(self.log.epochs.latest, 0)
@@ -238,7 +238,7 @@ class DurableLog:
         return f"{self.path}/{end_offset:020d}-{epoch:010d}{names.CHECKPOINT}{suffix}"
 
     def write_piece(self, snapshot_id: SnapshotId, position: int, data: bytes) -> None:
-        """Write a piece of an incomplete snapshot; the piece at position 0 begins the file anew."""
+        """Write a piece of an incomplete snapshot; the piece at position 0 truncates the file first."""
         file = self._disk.open(self._path(snapshot_id, PART), create=not position)
         if not position:
             file.truncate(0)
@@ -272,7 +272,7 @@ class DurableLog:
         self._disk.sync_dir(self.path)
 
     def takes_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        """Return whether a snapshot made here may be added: it is newer than all others, and after the log start."""
+        """Return whether a snapshot generated here may be added: it is newer than all others, and after the log start."""
         newest = self.snapshots[-1].id if self.snapshots else SnapshotId(0, 0)
         return snapshot_id > newest and snapshot_id.end_offset > self.log.log_start_offset
 
@@ -282,7 +282,7 @@ class DurableLog:
         self._remove_before(SnapshotId(self.log.log_start_offset, 0), now_ms)
 
     def install(self, snapshot_id: SnapshotId, now_ms: int) -> None:
-        """Start the log anew after a finished snapshot, and remove older ones."""
+        """Restart the log after a finished snapshot, and remove older ones."""
         self.add_snapshot(snapshot_id, now_ms)
         self._restart_at(snapshot_id, now_ms=now_ms)
 
@@ -318,7 +318,7 @@ class DurableLog:
             self._trash.add(now_ms + self._settings.delete_delay_ms, self._log_dir, [path + DELETED])
 
     def begin_removal(self, now_ms: int) -> RemovalTask | None:
-        """Return the removal of files that are due for deletion; None if there are none."""
+        """Return the removal of files that are due for deletion; None if no file is."""
         due = self._trash.take_due(now_ms)
         return RemovalTask(self._disk, self._trash, due) if due else None
 

@@ -34,7 +34,7 @@ class Forwarder:
         self._controllers = controllers
 
     def advertised(self, api: Api) -> Api | None:
-        """Return a forwarded API with the versions that both broker and controller serve; None if there are none.
+        """Return a forwarded API with the versions that both broker and controller serve; None without a common version.
 
         Without a connection to a controller the broker's own versions are returned, as in Kafka.
         """

@@ -94,7 +94,7 @@ class QuorumImage(NamedTuple):
         return self.features.get(METADATA_VERSION, 0)
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic with a name, None if there is none."""
+        """Return the topic with a name, None if it does not exist."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 

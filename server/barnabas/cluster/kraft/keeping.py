@@ -34,7 +34,7 @@ class Installing(Protocol):
     """The state machine behind the decisions, such as `Observer`."""
 
     def installed(self, snapshot: Snapshot) -> Decision:
-        """Note that the log starts anew after a snapshot."""
+        """Note that the log was restarted after a snapshot."""
 
     def abandon_snapshot(self) -> tuple[Decision, ...]:
         """Abandon the snapshot that is being fetched."""

@@ -1,14 +1,14 @@
 """The life of a broker in a KRaft quorum: registration, heartbeats, fencing and controlled shutdown (KIP-631). Pure.
 
-The broker registers with the active controller and gets a broker epoch: the offset of its registration record. It is
-fenced then: in no ISR, leader of no partition, hidden from clients. Heartbeats report how far the broker has applied the
+The broker registers with the active controller and gets a broker epoch: the offset of its registration record. It is then
+fenced: in no ISR, leader of no partition, hidden from clients. Heartbeats report how far the broker has applied the
 metadata log. Once the broker has seen its own registration and its logs are open, it asks to be unfenced, and serves. A
-controller that misses heartbeats for the session timeout fences the broker; the next heartbeat unfences it again, with
-the same epoch. To stop, the broker asks for a controlled shutdown, and the controller answers when no partition depends
-on it; from then on the broker sends no heartbeat, which would unfence it.
+controller that misses heartbeats for the session timeout fences the broker; the next heartbeat unfences it again, with the
+same epoch. To stop, the broker requests a controlled shutdown, and the controller answers when no partition depends on it;
+afterwards the broker sends no heartbeat, which would unfence it.
 
-The rule: one request is in flight. `request` returns it, `take_registration` or `take_heartbeat` processes the answer
-and returns the wait (ms) before the next.
+The rule: one request is in flight. `request` returns it, `take_registration` or `take_heartbeat` processes the answer and
+returns the wait (ms) before the next.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Lifecycle:
         return not self._offline_dirs <= self.told_dirs
 
     def ready(self) -> None:
-        """Note that logs are open and requests can be served: from now on heartbeats ask to be unfenced."""
+        """Note that logs are open and requests can be served: later heartbeats request to be unfenced."""
         self._is_ready = True
 
     def lose_dirs(self, directory_ids: Sequence[bytes]) -> None:

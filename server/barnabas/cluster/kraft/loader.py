@@ -103,7 +103,7 @@ class Loader:
                 require_known_version(change.after)
 
     def take(self) -> Iterator[ImageDelta | None]:
-        """Make the delta since the last one, in steps that yield None; the last yields the delta, if there is one."""
+        """Build the delta since the last one, in steps that yield None; the last yields the delta, if it is not empty."""
         after = self.state.image
         if after.position == self.published.position and self.has_published:
             return

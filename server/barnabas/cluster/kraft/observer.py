@@ -366,7 +366,7 @@ class Observer:
         return () if download is None else (DropSnapshot(download.id),)
 
     def installed(self, snapshot: Snapshot) -> Commit:
-        """Note that the log starts anew after a snapshot."""
+        """Note that the log was restarted after a snapshot."""
         self._download = None
         self._snapshot_id = SnapshotId(snapshot.end_offset, snapshot.epoch)
         self._end_offset = self.high_watermark = snapshot.end_offset

@@ -48,7 +48,7 @@ def latest_epoch(dirs: Sequence[str], disk: Disk) -> int:
 
 
 def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
-    """Make the next start of a stopped broker begin a leader epoch after this one. Raises StorageError."""
+    """Make the next start of a stopped broker begin a leader epoch later than this one. Raises StorageError."""
     image = image_alone(image_of(disk, dirs))
     if epoch <= image.latest_epoch or not image.topics:
         return

@@ -68,7 +68,7 @@ class LogContent(NamedTuple):
 
 
 class OwnLog:
-    """The log. The log. Lifecycle: `open`, `lead`, `append` any number of times, `close`; all raise StorageError.
+    """The log of one voter. Lifecycle: `open`, `lead`, `append` any number of times, `close`; all raise StorageError.
 
     Methods block on the disk: call them in a thread, one at a time.
     """

@@ -1,6 +1,6 @@
-"""The metadata of a broker that is a cluster by itself: a log of records, and the broker's image that they lead to.
+"""The metadata of a broker that is a cluster by itself: a log of records, and the resulting image of the broker.
 
-The rule: the image of the quorum is made at a start and for a snapshot, and then dropped: a running broker needs only
+The rule: the image of the quorum is built at a start and for a snapshot, and then dropped: a running broker needs only
 its own image; the rest is in the log.
 """
 

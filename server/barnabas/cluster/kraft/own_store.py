@@ -1,6 +1,6 @@
 """The store of a broker that is a cluster by itself: its changes are records in the metadata log that it alone writes.
 
-The rule: a change is made once its records are synced to disk; only then does it take effect and become visible. The
+The rule: a change counts once its records are synced to disk; only then does it take effect and become visible. The
 next start completes effects that a crash interrupted.
 """
 
@@ -77,7 +77,7 @@ class OwnStore:
         """True if there was no log at the start."""
 
     def read(self, *, may_lose: bool = True) -> ClusterImage:
-        """Open the log, if there is one, and read it; the image has no brokers yet. Raises StorageError.
+        """Open the log, if it exists, and read it; the image has no brokers yet. Raises StorageError.
 
         `may_lose` is as in `OwnLog.open`.
         """
@@ -168,7 +168,7 @@ class OwnStore:
             self._not_kept += changes
 
     async def _carry_out_all(self, done: trio.Event) -> None:
-        """Carry out pending changes until there are none."""
+        """Carry out pending changes until none is pending."""
         with trio.CancelScope(shield=True):
             while self._waiting:
                 pending, self._waiting = self._waiting, []
@@ -258,7 +258,7 @@ class OwnStore:
         return StorageError(self._place.log_dir, ValueError("the metadata store is closed"))
 
     async def close(self) -> None:
-        """Close the log after the change that is being made; later changes fail.
+        """Close the log after the change in progress; later changes fail.
 
         A written change may not reach the subscribers any more: the next start repeats their work.
         """

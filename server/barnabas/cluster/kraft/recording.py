@@ -132,7 +132,7 @@ class Recorder:
         return [ProducerIdsRecord(self._broker.id, self._broker.epoch, change.next_id)]
 
     def _log_dirs(self, change: LogDirsRegistered, next_offset: int) -> list[Any]:
-        """Return the registration, as a fenced broker: another process that reads the log must not take it as alive."""
+        """Return the registration, as a fenced broker: another process that reads the log must not consider it alive."""
         self._broker = self._broker._replace(
             id=change.broker_id, epoch=next_offset, log_dirs=tuple(sorted(change.directory_ids))
         )

@@ -1,6 +1,6 @@
 """Replay of a metadata log: records in, images and changes out. Pure.
 
-The rule: only `publish` makes an image, and never with half of a metadata transaction: records between Begin and End are
+The rule: only `publish` builds an image, and never with half of a metadata transaction: records between Begin and End are
 applied at End, and dropped at Abort (KIP-868).
 """
 

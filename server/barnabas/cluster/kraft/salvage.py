@@ -1,4 +1,4 @@
-"""Salvage of a damaged metadata log: its readable records become a snapshot, with which the log starts anew.
+"""Salvage of a damaged metadata log: its readable records become a snapshot, with which the log is restarted.
 
 The rule: nothing is removed before the whole directory is copied aside, and each unreadable place is named. The caller
 decides whether to continue without the lost records.
@@ -127,7 +127,7 @@ class _Reader:
                 self.lost.append(f"the record at offset {record.offset}: {error}")
 
     def _fill_gaps(self, replay: Replay) -> None:
-        """Give lost partitions a record without a leader, so that later partitions keep their numbers."""
+        """Set a record without a leader for lost partitions, so that later partitions keep their numbers."""
         image = replay.publish(Position())
         for topic in image.topics.values():
             count = image.partition_counts.get(topic.id, 0)
@@ -166,7 +166,7 @@ def _batches(file: File, position: int, base_offset: int) -> Iterator[tuple[int,
 
 
 def _next_candidate(file: File, position: int, end: int) -> int:
-    """Return the next position at which a batch of magic 2 could begin, `end` if there is none."""
+    """Return the next position at which a batch of magic 2 could begin, `end` if no position remains."""
     while position < end:
         chunk = file.read(min(SEARCH_BYTES, end - position), position + MAGIC_OFFSET)
         at = chunk.find(2)

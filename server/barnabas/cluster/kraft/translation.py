@@ -1,8 +1,8 @@
 """Translation of changes of the quorum's image into changes of a broker's image. Pure.
 
-The rule: only keys are taken from the changes; values are read from the image after all changes, so that a topic deleted
-and created again in one batch, or a partition that changed twice, is published once, in its last state. A broker's image
-has each registered broker, either as alive or as fenced.
+The rule: only keys of the changes are used; values are read from the image after all changes, so that a topic deleted and
+created again in one batch, or a partition that changed twice, is published once, in its last state. A broker's image has
+each registered broker, either as alive or as fenced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kinds of change about access and its limits: credentials, delegation tokens, quotas, ACLs. Pure.
 
-The rule: as of `changes`; a broker that has nothing of it does not import this.
+The rule: as in `changes`; a broker that uses none of these features does not import this module.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DelegationTokenRemoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class ClientQuotaChanged(Change):
-    """An entity's quotas, all of them, are now these; none: it has no quotas."""
+    """The quotas of an entity were replaced by these, which may be empty."""
 
     entity: QuotaEntity
     quotas: tuple[tuple[str, float], ...]
@@ -75,7 +75,7 @@ class ClientQuotaChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class AclAdded(Change):
-    """There is one more ACL."""
+    """An ACL was added."""
 
     acl: AclBinding
 

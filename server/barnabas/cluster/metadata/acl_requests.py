@@ -99,7 +99,7 @@ def filter_to_delete(asked: DeleteAclsRequest.DeleteAclsFilter) -> AclFilter:
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -> AclFilter:
-    """Return which ACLs a filter of the wire means. Raises INVALID_REQUEST where it says "unknown" by its number."""
+    """Return the ACL filter of a request. Raises INVALID_REQUEST if a field has the number for "unknown"."""
     numbers = (
         asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type,
     )  # fmt: skip
@@ -129,7 +129,7 @@ def _is_known(kind: type[K], number: int) -> bool:
 
 
 def _is_znode_name(name: str) -> bool:
-    """Return whether ZooKeeper takes this as one part of a path."""
+    """Return whether ZooKeeper accepts a name as one part of a path."""
     return name not in (".", "..") and not any(
         char == "/"
         or char < " "

@@ -1,8 +1,8 @@
 """Choice of brokers for the replicas of new partitions. Pure.
 
-The rule, which is Apache Kafka's: first replicas go round the brokers from a random start; further replicas follow at a
-distance that grows by one with each round, so that the partitions of one leader have their followers on all brokers. With
-racks, brokers of different racks alternate, and a rack gets a second replica only when each has one.
+The rule, which is Apache Kafka's: first replicas are assigned to the brokers in turn from a random start; further replicas
+follow at a distance that grows by one with each round, so that the partitions of one leader have their followers on all
+brokers. With racks, brokers of different racks alternate, and a rack gets a second replica only when each has one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Racks = Mapping[int, str | None]
 
 
 class RacksMissingError(ValueError):
-    """Some brokers have a rack, and some have none."""
+    """Some brokers have a rack, and some do not."""
 
 
 def assign(
@@ -23,8 +23,8 @@ def assign(
 ) -> list[tuple[int, ...]]:
     """Return the replicas of `partitions` new partitions, numbered from `first`; not more replicas than brokers.
 
-    `start` is where the first replica of partition 0 would be, `shift` the distance of its followers: both random for a
-    new topic. Raises RacksMissingError.
+    `start` is the index of the broker for the first replica of partition 0, `shift` the distance of its followers: both
+    random for a new topic. Raises RacksMissingError.
     """
     brokers = _in_order(racks)
     rack_count = len(set(racks.values()) - {None})
@@ -42,7 +42,7 @@ def assign(
 
 
 def _in_order(racks: Racks) -> list[int]:
-    """Return the brokers by id; with racks one of each rack in turn, as long as it has one left."""
+    """Return the brokers by id; with racks one broker of each rack in turn, while the rack has any left."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         rack = racks[broker]

@@ -21,7 +21,7 @@ from barnabas.cluster.metadata.image import (
 
 
 class TopicCreated(Change):
-    """A new topic, or another id for an existing one, which does not delete it."""
+    """A new topic, or another id for an existing topic, which does not delete it."""
 
     __slots__ = __match_args__ = ("topic",)
 
@@ -29,7 +29,7 @@ class TopicCreated(Change):
         self.topic = topic
 
     def apply(self, draft: Draft) -> None:
-        """Add the topic, its id, and its name among those that are similar."""
+        """Add the topic, its id, and its name among similar names."""
         name = self.topic.name
         draft.forget_partitions(name)
         before = draft.topics.now.get(name)
@@ -50,7 +50,7 @@ class TopicCreated(Change):
 
 
 class PartitionsAdded(Change):
-    """A topic has got more partitions, after those it had."""
+    """Partitions were added to a topic, after the existing ones."""
 
     __slots__ = __match_args__ = ("name", "partitions")
 
@@ -68,7 +68,7 @@ class PartitionsAdded(Change):
 
 
 class PartitionChanged(Change):
-    """One partition of a topic has other leaders or replicas."""
+    """The leader or replicas of one partition of a topic changed."""
 
     __slots__ = __match_args__ = ("name", "index", "partition")
 
@@ -128,7 +128,7 @@ class TopicDeleted(Change):
 
 
 class ConfigChanged(Change):
-    """A resource's own settings, all of them, are now these."""
+    """The own settings of a resource were replaced by these."""
 
     __slots__ = __match_args__ = ("resource_type", "resource_name", "settings")
 
@@ -151,7 +151,7 @@ class ConfigChanged(Change):
 
 
 class BrokerRegistered(Change):
-    """A broker has come, or come back with other endpoints."""
+    """A broker was registered, for the first time or again with other endpoints."""
 
     __slots__ = __match_args__ = ("broker",)
 
@@ -165,7 +165,7 @@ class BrokerRegistered(Change):
 
 
 class BrokerUnregistered(Change):
-    """A broker has gone: it was shut down, or its session has expired."""
+    """A broker's registration was removed: it was shut down, or its session has expired."""
 
     __slots__ = __match_args__ = ("broker_id",)
 
@@ -207,7 +207,7 @@ class ControllerChanged(Change):
 
 
 class ProducerIdsAllocated(Change):
-    """Producer ids below `next_id` may have been handed out."""
+    """Producer ids below `next_id` may have been allocated."""
 
     __slots__ = __match_args__ = ("next_id",)
 
@@ -220,7 +220,7 @@ class ProducerIdsAllocated(Change):
 
 
 class LogDirsRegistered(Change):
-    """The log dirs in which a broker may have something, by their directory ids (KIP-858)."""
+    """The log dirs in which a broker may have data, by their directory ids (KIP-858)."""
 
     __slots__ = __match_args__ = ("broker_id", "directory_ids")
 
@@ -229,12 +229,12 @@ class LogDirsRegistered(Change):
         self.directory_ids = directory_ids
 
     def apply(self, draft: Draft) -> None:
-        """Replace the broker's log dirs; with none, remove the broker."""
+        """Replace the broker's log dirs; without any, remove the broker."""
         draft.log_dirs.put(self.broker_id, self.directory_ids or None)
 
 
 class FeaturesChanged(Change):
-    """The levels at which features are finalized, all of them, are now these; the epoch counts such changes."""
+    """The finalized levels of all features were replaced by these; the epoch counts such changes."""
 
     __slots__ = __match_args__ = ("levels", "epoch")
 

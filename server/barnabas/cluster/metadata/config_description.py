@@ -1,6 +1,6 @@
 """Settings in the form of DescribeConfigs: values, and all their possible sources. Pure.
 
-The rule: this module decides which of several settings gives a topic's or a broker's value, as in Kafka. Values of
+The rule: this module decides which of several settings determines a topic's or a broker's value, as in Kafka. Values of
 passwords are never shown, nor those of unknown settings, which may be a plugin's passwords.
 """
 
@@ -41,9 +41,9 @@ _FAMILIES = (
 def value_of_topic_setting(
     config: BrokerConfig, row: Setting[Any], overrides: Mapping[str, str]
 ) -> tuple[Any, int]:
-    """Return the effective value of a topic with these own settings, and its source in Kafka's terms.
+    """Return the effective value of a topic's setting with these overrides, and its source in Kafka's terms.
 
-    A default that comes from a setting in another unit (log.retention.hours) counts as a default.
+    A default from a setting in another unit (log.retention.hours) counts as a default.
     """
     text = overrides.get(row.name)
     if text is not None:

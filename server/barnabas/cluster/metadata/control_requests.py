@@ -1,6 +1,6 @@
 """Translation of a controller's requests into changes of the image. Pure.
 
-The rule: LeaderAndIsr and UpdateMetadata have the same state of a partition, and either may come first: a state is
+The rule: LeaderAndIsr and UpdateMetadata have the same state of a partition, and either may arrive first: a state is
 applied unless its (leader epoch, partition epoch) is older than the present one, and missing fields stay unchanged.
 """
 
@@ -121,7 +121,7 @@ def _refusal(
 def of_update_metadata(
     image: ClusterImage, request: UpdateMetadataRequest, broker_id: int, broker_epoch: int
 ) -> Learned:
-    """Translate UpdateMetadata: the controller, the brokers that live, and states of partitions of all brokers.
+    """Translate UpdateMetadata: the controller, the live brokers, and states of partitions of all brokers.
 
     `broker_id` and `broker_epoch` are those of this broker; other epochs are unknown. A topic with a new id replaces the
     present one of that name; only a leader of -2 reports a deletion.
@@ -186,7 +186,7 @@ def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
 def of_stop_replica(image: ClusterImage, request: StopReplicaRequest, broker_id: int) -> Learned:
     """Translate StopReplica: the replicas that this broker must no longer have.
 
-    A replica that only stops changes nothing: it may fetch while the broker lives, and the leader learns of it by other
+    A replica that only stops changes nothing: it may fetch while the broker lives, and the leader is informed by other
     requests. The error: FENCED_LEADER_EPOCH for an older leader epoch.
     """
     learned = Learned(_controller(image, request.controller_id, request.controller_epoch))

@@ -37,7 +37,7 @@ CHANNEL = "topics"
 
 @dataclass(slots=True, eq=False)
 class _Creation:
-    """Topics that are being made together."""
+    """Topics that are being created together."""
 
     names: tuple[str, ...]
     own: Mapping[str, str]
@@ -49,7 +49,7 @@ class _Creation:
 class ControllerTopicCreation:
     """Implements `topic_creation.TopicCreation`, and follows the image (`cluster.metadata.store.Subscriber`).
 
-    Lifecycle: `run` in a task, until cancelled; without it nothing is made.
+    Lifecycle: `run` in a task, until cancelled; without it nothing is created.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ControllerTopicCreation:
     async def ensure_all(
         self, names: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, RequestError]:
-        """Make the topics that are not there, with these settings of their own; returns why not, by name."""
+        """Create missing topics with these overrides; returns the errors by name."""
         missing = [name for name in dict.fromkeys(names) if name not in self._metadata.image.topics]
         if not missing:
             return {}

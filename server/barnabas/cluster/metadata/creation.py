@@ -1,6 +1,6 @@
 """New topics, from all kinds of requests. Pure.
 
-The rule: `create_topics` is the only way to a new topic, and each topic passes `admit` there, the place for a limit.
+The rule: all new topics are created by `create_topics`, and each topic passes `admit` there, the place for a limit.
 Each is decided on as if those before it in the same request existed already, and is refused on its own.
 """
 
@@ -30,10 +30,10 @@ class NewTopic(NamedTuple):
 
 
 def admit(image: ClusterImage, config: BrokerConfig, topic: NewTopic, created: Collection[str]) -> None:
-    """Raise the RequestError for a valid topic that a limit forbids. There is none: Kafka has no limit on topics either.
+    """Raise a RequestError if a limit forbids a valid topic. No limit exists, as in Kafka.
 
-    `image` has the topics that exist, `created` the names of those that the same request creates before this one. These
-    come here, in a cluster at its controller:
+    `image` has the existing topics, `created` the names of those that the same request creates before this one. These call
+    it, in a cluster at its controller:
 
     - CreateTopics, also with `validate_only`: from clients, `barnabas topics`, the console and the registry, from `seeds`
       (`tools/seeding/planting.py`), and from the other brokers of a cluster for what they may not create themselves
@@ -41,8 +41,8 @@ def admit(image: ClusterImage, config: BrokerConfig, topic: NewTopic, created: C
     - Metadata with `auto.create.topics.enable` (`LocalTopicCreation`)
     - StreamsGroupHeartbeat, for repartition and changelog topics of an application
 
-    These do not: the broker's own internal topics (`internal_topics.SHAPES`), without which no group forms; topics of
-    which logs or znodes exist already (`adoption`, `cluster/zookeeper`); new partitions of a topic (`add_partitions`).
+    These do not: the broker's own internal topics (`internal_topics.SHAPES`), without which no group forms; topics with
+    existing logs or znodes (`adoption`, `cluster/zookeeper`); new partitions of a topic (`add_partitions`).
     """
 
 
@@ -55,10 +55,10 @@ def create_topics(
     with_each_other: bool = True,
     charge: Callable[[str, int], None] | None = None,
 ) -> Iterator[Change | None]:
-    """Yield the changes that make these topics; puts into `refused` why one cannot be made, by name.
+    """Yield the changes that create these topics; puts the errors of the others into `refused`, by name.
 
     `with_each_other` also refuses names that differ from another one's in dots for underscores only. `charge` gets the
-    name and the number of partitions of each topic that can be made, and raises RequestError where a quota is exceeded.
+    name and the number of partitions of each topic that can be created, and raises RequestError if a quota is exceeded.
     """
     names: set[str] = set()
     similar: dict[str, str] = {}

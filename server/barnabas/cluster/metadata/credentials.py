@@ -34,7 +34,7 @@ class ClusterCredentials:
         threads: Threads,
         budget: LoopBudget,
     ) -> None:
-        """`secret_key` signs delegation tokens (`delegation.token.secret.key`); None: there are none."""
+        """`secret_key` signs delegation tokens (`delegation.token.secret.key`); None: there are no tokens."""
         self._metadata = metadata
         self._secret_key = secret_key
         self._clock_ms = clock_ms
@@ -87,9 +87,9 @@ class ClusterCredentials:
         return self._macs_by_id.get(token_id) or tokens.token_hmac(self._secret_key, token_id)
 
     async def token_with(self, mac: bytes) -> Token | None:
-        """Return the token that has this HMAC, also one that has expired; None if there is none.
+        """Return the token with this HMAC, even an expired one; None if it does not exist.
 
-        The HMACs of all tokens are kept after the first call.
+        The HMACs of all tokens are cached after the first call.
         """
         image = self._metadata.image
         if image.tokens is not self._indexed:

@@ -63,7 +63,7 @@ class DelegationTokens:
         return self._credentials.mac_of(token.token_id)
 
     async def create(self, owner: str, requester: str, renewers: Sequence[str], lifetime_ms: int) -> Token:
-        """Create a token; a lifetime of 0 or less is the longest one.
+        """Create a token; a lifetime of 0 or less means the maximum.
 
         Raises DELEGATION_TOKEN_AUTH_DISABLED, POLICY_VIOLATION; StorageError.
         """

@@ -1,8 +1,8 @@
 """The addresses of brokers for clients.
 
 The rule: a client gets the addresses of the listener to which it is connected; a broker without that listener is
-omitted. A broker that is alone and advertises nothing gives the address that the client has connected to, so that
-clients of several networks each get one that works for them.
+omitted. A broker without a cluster that advertises nothing returns the address to which the client has connected, so that
+clients of several networks each get an address that works for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Node(NamedTuple):
 
 
 def advertised_node(image: ClusterImage, broker_id: int, connection: ConnectionInfo) -> Node | None:
-    """Return where the client at the other end of `connection` reaches a broker.
+    """Return the address of a broker for the client of `connection`.
 
     None for a broker that is not alive, or has no listener of that name.
     """
@@ -38,7 +38,7 @@ def advertised_node(image: ClusterImage, broker_id: int, connection: ConnectionI
 def advertised_nodes(
     image: ClusterImage, connection: ConnectionInfo, broker_ids: Iterable[int] | None = None
 ) -> list[Node]:
-    """Return where the client reaches these brokers, or all of them, each once; unreachable ones are left out."""
+    """Return the addresses of these brokers, or of all, for a client, each once; unreachable ones are excluded."""
     asked = image.brokers if broker_ids is None else image.brokers.keys() & broker_ids
     nodes = (_node(image, image.brokers[broker_id], connection) for broker_id in sorted(asked))
     return [node for node in nodes if node is not None]

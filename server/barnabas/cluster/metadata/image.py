@@ -1,6 +1,6 @@
-"""The cluster at one moment, immutable, and how changes lead from one moment to the next. Pure.
+"""The cluster at one moment, immutable, and its changes from one moment to the next. Pure.
 
-The rule: an image never changes; `apply` makes a new one that shares all that stayed the same.
+The rule: an image never changes; `apply` builds a new one that shares all unchanged parts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PartitionInfo(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
 
     def with_sole_leader(self, leader: int) -> PartitionInfo:
-        """Return the same with this leader alone in sync, in a new epoch: what only others had is given up."""
+        """Return the partition with this leader alone in sync, in a new epoch: records of other replicas only are lost."""
         return self._replace(
             leader=leader,
             isr=(leader,),
@@ -89,7 +89,7 @@ class TopicInfo(NamedTuple):
 
     @property
     def internal(self) -> bool:
-        """True if the topic is one that the broker makes for itself."""
+        """True if the topic is one of the broker's internal topics."""
         return self.name in INTERNAL_TOPICS
 
 
@@ -153,21 +153,21 @@ class ClusterImage(NamedTuple):
         return f"ClusterImage({', '.join(fields)})"
 
     def topic_id(self, topic: str) -> bytes | None:
-        """Return the id of a topic, None if there is none or no such topic."""
+        """Return the id of a topic, None if the topic does not exist or has no id."""
         info = self.topics.get(topic)
         return info.id if info is not None and info.id != NO_TOPIC_ID else None
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with this id, None if there is none."""
+        """Return the name of the topic with this id, None if it does not exist."""
         return self.names_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> PartitionInfo | None:
-        """Return a partition's metadata, None if there is none."""
+        """Return a partition's metadata, None if it does not exist."""
         info = self.topics.get(topic)
         return info.partitions[index] if info is not None and 0 <= index < len(info.partitions) else None
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Return the epoch of a broker's registration, -1 for one that is not registered."""
+        """Return the epoch of a broker's registration, -1 if it is not registered."""
         broker = self.brokers.get(broker_id)
         return broker.epoch if broker is not None else -1
 
@@ -190,7 +190,7 @@ class ClusterImage(NamedTuple):
         return self.configs.get((resource_type, name), _NONE)
 
     def similar_topic(self, name: str) -> str | None:
-        """Return another topic with the same name but for "." and "_", None if there is none (metrics mix them up)."""
+        """Return another topic whose name differs only in "." and "_", None without one (metrics confuse them)."""
         if not has_similar(name):
             return None
         return next((other for other in self.similar.get(comparable(name), ()) if other != name), None)
@@ -237,7 +237,7 @@ class Change:
 
 
 class Subjects:
-    """Topics, settings and quotas that changes concern, each once, in the order of the changes."""
+    """Topics, settings and quotas that changes affect, each once, in the order of the changes."""
 
     __slots__ = ("configs", "deleted", "quotas", "topics")
 
@@ -410,7 +410,7 @@ def comparable(name: str) -> str:
 
 
 class Delta(NamedTuple):
-    """A step from one image to a later one: topics, keys of settings, and entities with quotas that it concerns.
+    """A step from one image to a later one: topics, keys of settings, and entities with quotas that it affects.
 
     `deleted` are those of the topics that were deleted on request.
     """
@@ -424,7 +424,7 @@ class Delta(NamedTuple):
 
     @classmethod
     def of(cls, old: ClusterImage, new: ClusterImage, changes: Iterable[Change]) -> Delta:
-        """Return the step that these changes make."""
+        """Return the step with these changes."""
         subjects = Subjects()
         for change in changes:
             change.mark(subjects)
@@ -438,7 +438,7 @@ class Delta(NamedTuple):
         )
 
     def replaced(self, name: str) -> bool:
-        """Return whether the former topic of this name is gone, and another one or none has the name.
+        """Return whether the former topic of this name no longer exists, and the name is free or another topic's.
 
         A topic with an id that was unknown, or is no longer sent, is the same topic. Only `deleted` shows that it was
         deleted.

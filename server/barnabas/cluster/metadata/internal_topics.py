@@ -1,4 +1,4 @@
-"""The topics that the broker makes for itself, and how: partitions, replicas and settings."""
+"""The internal topics of the broker, with their partitions, replicas and settings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The journal in which older versions kept the metadata of a broker that is alone: lines of JSON in several copies.
+"""The journal in which older versions stored the metadata of a broker without a cluster: lines of JSON in several copies.
 
-The rule: all copies have the same bytes, so that a damaged part of one is taken from the same place of another.
+The rule: all copies have the same bytes, so a damaged part of one copy is read from the same place of another.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Copy:
 
 
 def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
-    """Merge (path, bytes) of all copies; the longest one counts, the others fill its gaps."""
+    """Merge (path, bytes) of all copies: the longest copy, with its gaps filled from the others."""
     read: list[_Copy] = []
     for path, data in copies:
         if not any(data == copy.data for copy in read):  # nearly always: equal copies are parsed once
@@ -112,7 +112,7 @@ def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
 
 
 def _repaired(best: _Copy, start: int, end: int, read: Sequence[_Copy]) -> list[journal_lines.Line]:
-    """Return the missing lines of a copy from another one; none if no copy has them."""
+    """Return the missing lines of a copy from another one; empty if no copy has them."""
     before = max((line.number for at, line in best.lines if at < start), default=0)
     for other in read:
         lines = other.between(start, end, before + 1) if other is not best else None
@@ -127,7 +127,7 @@ def _repaired(best: _Copy, start: int, end: int, read: Sequence[_Copy]) -> list[
 def read_journal(disk: Disk, dirs: Iterable[str], suffix: str = "") -> Content:
     """Read and merge all copies in these log dirs with names that end in a suffix. Raises StorageError.
 
-    Also raised for lines of an unknown version that this one cannot read.
+    That is also raised for lines of an unknown, newer version.
     """
     copies = {}
     for path in journal_files(disk, dirs, suffix):

@@ -1,10 +1,10 @@
-"""Lines of the JSON journal in which older versions kept the metadata of a broker that is alone. Pure.
+"""Lines of the JSON journal in which older versions stored the metadata of a broker without a cluster. Pure.
 
-A line is `{"crc":"<CRC-32C in hex>","n":<number>,"change":...}`, with `"more":true` after the number if what belongs
-together goes on in the next line. The checksum is over what follows it and its comma, without the newline. Lines
-without a checksum, as they were written first, begin with `{"change":`.
+A line is `{"crc":"<CRC-32C in hex>","n":<number>,"change":...}`, with `"more":true` after the number if a group of changes
+continues in the next line. The checksum is over the bytes after it and its comma, without the newline. The oldest lines,
+without a checksum, begin with `{"change":`.
 
-The rule: a line with the right checksum is as it was written: if it cannot be read, a version that is not known wrote it.
+The rule: a line with the right checksum is intact: if it cannot be read, a version that is not known wrote it.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ class Line(NamedTuple):
 
 
 def decode_line(data: bytes) -> Line:
-    """Return the line in these bytes, with its newline. Raises ValueError unless it is sound, NewerLineError if it is and
-    cannot be read.
+    """Decode a line, with its newline. Raises ValueError for a damaged line, NewerLineError for an unknown version.
 
-    Where nothing but the newline is damaged, the checksum shows that the rest is sound.
+    If only the newline is damaged, the checksum shows that the rest is intact.
     """
     is_old = data.startswith(_OLD)
     if is_old and not data.endswith(b"\n"):
@@ -94,7 +93,7 @@ def _kind_in(text: bytes) -> str:
 
 
 def _change(body: dict[str, Any]) -> Change:
-    """Return the change in a line's object. Raises ValueError, KeyError or TypeError for one that was never written."""
+    """Return the change in a line's object. Raises ValueError, KeyError or TypeError if it is invalid."""
     decode = _CHANGES.get(body["change"])
     if decode is None:
         raise ValueError(f"unknown change {body['change']!r}")

@@ -57,7 +57,7 @@ class LayeredMap(MutableMapping[K, V]):
         return changed
 
     def get(self, key: K, default: Any = None) -> Any:
-        """Return the value of a key, `default` if there is none."""
+        """Return the value of a key, `default` if the key is missing."""
         changed = self._changes.get(key)
         if changed is None:
             return self._base.get(key, default)

@@ -18,9 +18,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(text: str, count: int) -> int:
-    """The partition, of `count`, that the id belongs to: the same one as in Kafka.
+    """Return the partition, of `count`, of an id: the same as in Kafka.
 
-    Kafka takes the absolute value here, and zero for the one hash that has none; it clears the sign bit only for keys.
+    Kafka uses the absolute value here, and zero for the one hash without one; it clears the sign bit only for keys.
     """
     return _remembered(text, count) if len(text) <= REMEMBERED_LENGTH_MAX else _partition_for(text, count)
 

@@ -1,6 +1,6 @@
 """Connections to the brokers of the cluster by broker id, this one included.
 
-The rule: a request is sent once. When its connection is lost its effect is unknown, so that only the sender can decide
+The rule: a request is sent once. If its connection is lost its effect is unknown, so only the sender can decide
 whether to repeat it; requests to the controller may be repeated, and are repeated here.
 """
 
@@ -39,7 +39,7 @@ TIMEOUT_SECONDS = 30.0
 
 
 class PeerUnavailableError(Exception):
-    """A broker has not answered: not in the cluster, not reached, connection lost, too late, or no version in common.
+    """A broker has not answered: not in the cluster, not reached, connection lost, timeout, or no common version.
 
     Unless `lacks_version`, the same request may succeed later, and may have had an effect.
     """
@@ -176,8 +176,8 @@ class Peers:
     ) -> Any:
         """Return the response of the controller in the image at the time of the answer.
 
-        `error_of` finds the error code of a whole response. NOT_CONTROLLER, and a controller that is not reached, make
-        this ask again until `timeout_s` is over, so the request must be one that may be repeated. Raises
+        `error_of` returns the error code of a whole response. After NOT_CONTROLLER, or if the controller cannot be reached,
+        the request is sent again until `timeout_s` is over, so it must be one that may be repeated. Raises
         PeerUnavailableError.
         """
         deadline = trio.current_time() + timeout_s

@@ -1,7 +1,7 @@
 """Ports of a broker to the cluster's controller, which may be the broker itself.
 
-The rule: handlers use only this port; whether the broker is a cluster by itself, one of several, or the controller of
-all is decided at the assembly of the broker.
+The rule: handlers use only this port; the assembly of the broker decides whether the broker is a cluster by itself, one of
+several, or the controller of all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Results = dict[TopicPartition, RequestError | None]
 
 
 class Reassignment(NamedTuple):
-    """A reassignment in progress: all replicas, the added ones, and those that it removes (KIP-455)."""
+    """A reassignment in progress: all replicas, the added ones, and the removed ones (KIP-455)."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -88,7 +88,7 @@ class ConsumerOffsets(Protocol):
 
 
 class FeatureLevels(Protocol):
-    """At which levels the cluster's features are finalized (KIP-584); the image has them."""
+    """The finalized levels of the cluster's features (KIP-584); the image has them."""
 
     async def supported(self) -> Mapping[int, Mapping[str, tuple[int, int]]]:
         """Return the lowest and the highest level of each feature that a broker supports, by broker.
@@ -110,7 +110,7 @@ class Member(Protocol):
     def check_controller(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         """Check that a request is from the newest known controller, and for this registration.
 
-        `broker_epoch` is -1 where the request has none. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
+        `broker_epoch` is -1 if the request has none. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
         """
 
     async def follow(self, decide: Decide) -> ClusterImage:
@@ -120,7 +120,7 @@ class Member(Protocol):
         """
 
     async def restore_topic_ids(self, topic_ids: Mapping[str, bytes]) -> None:
-        """Write these ids into ZooKeeper, for the topics that have none there."""
+        """Write these ids into ZooKeeper, for the topics that lack an id there."""
 
 
 class Controller(Protocol):
@@ -137,7 +137,7 @@ class Controller(Protocol):
     async def elect_leaders(
         self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None, timeout_ms: int
     ) -> Results:
-        """Elect leaders for these partitions, for all if None, and wait until this broker knows of them.
+        """Elect leaders for these partitions, for all if None, and wait until this broker's metadata has them.
 
         The errors: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being deleted), REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.

@@ -1,6 +1,6 @@
-"""`inter.broker.protocol.version`: which versions of requests brokers send to each other. Pure.
+"""`inter.broker.protocol.version`: the versions of requests between brokers. Pure.
 
-The rule: a version is compared by its parts; a release without a revision (`2.4`) stands for the last revision of it.
+The rule: a version is compared by its parts; a release without a revision (`2.4`) means its last revision.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Publication:
 
 
 async def applied(budget: LoopBudget, image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
-    """Return the image after these changes; others run while it is made."""
+    """Return the image after these changes; other tasks run meanwhile."""
     for start in range(0, len(changes), CHANGES_PER_STEP):
         image = image.apply(changes[start : start + CHANGES_PER_STEP])
         await budget.checkpoint()

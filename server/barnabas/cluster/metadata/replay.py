@@ -1,6 +1,6 @@
-"""Changes that were read back, made to fit each other. Pure.
+"""Changes that were read back, reduced to those that can be applied. Pure.
 
-The rule: a change that is lost must not make those after it unreadable, and each that cannot be applied is named.
+The rule: a lost change must not make later ones unreadable, and each change that cannot be applied is named.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from barnabas.cluster.metadata.image import Change
 class Replay:
     """The changes that can be applied one after the other to an empty image.
 
-    `deleted` are the ids of topics that were deleted: logs of theirs that are still there are to be removed.
-    `left_out` describes the changes that do not fit.
+    `deleted` are the ids of topics that were deleted: their remaining logs must be removed.
+    `left_out` describes the changes that cannot be applied.
     """
 
     __slots__ = ("changes", "deleted", "left_out")

@@ -28,7 +28,7 @@ NOT_THERE: Problem = (
 
 
 def problem_of(alteration: Alteration, has: Callable[[str, ScramMechanism], bool]) -> Problem | None:
-    """Return the fault of an alteration, None if it is valid; `has` says whether a user has a credential."""
+    """Return the fault of an alteration, None if it is valid; `has` returns whether a user has a credential."""
     if not alteration.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     mechanism = BY_TYPE.get(alteration.mechanism)

@@ -18,16 +18,16 @@ class Subscriber(Protocol):
         """Prepare what the new image needs; other code still sees the old image."""
 
     def publish(self, delta: Delta) -> None:
-        """Follow the new image, which all code sees from now on."""
+        """Follow the new image, which all code sees now."""
 
     async def clean_up(self, delta: Delta) -> None:
         """Remove what only the old image needed."""
 
 
 class MetadataStore(Protocol):
-    """The one place where the cluster's state changes.
+    """The only place where the cluster's state changes.
 
-    Lifecycle: made and opened where the broker is assembled, `subscribe` and `change` while it is open, `close`.
+    Lifecycle: created and opened at the assembly of the broker, `subscribe` and `change` while it is open, `close`.
     """
 
     patience_ms: int
@@ -43,11 +43,11 @@ class MetadataStore(Protocol):
     async def change(self, decide: Decide, /) -> ClusterImage:
         """Persist the changes that `decide` returns for the newest image, and return the image directly after them.
 
-        Changes are made one after the other, each seen by all subscribers before the next is published; so a subscriber
+        Changes are applied one after the other, each seen by all subscribers before the next is published; so a subscriber
         must not call this. `decide` may be a generator: other tasks run between its changes, while the image stays the
-        same. It is called again when another writer was faster; its errors are raised here, and then nothing has
-        changed. A cancelled caller does not cancel a decided change. Raises StorageError if the change cannot be
-        persisted: then the image is unchanged.
+        same. It is called again if another writer was faster; its errors are raised here, and then nothing has changed. A
+        cancelled caller does not cancel a decided change. Raises StorageError if the change cannot be persisted: then the
+        image is unchanged.
         """
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Topics that are made on request: by Metadata, or by a coordinator for itself.
+"""Topics that are created on request: by Metadata, or by a coordinator for itself.
 
-The rule: all that one request asks for is made with one change of the metadata, and each name is refused on its own.
+The rule: all topics of one request are created with one change of the metadata, and each name is refused on its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATIENCE_MS = 10_000
 
 
 class TopicShape(NamedTuple):
-    """Shape of a topic that is made without one in the request."""
+    """Shape of a topic that is created without one in the request."""
 
     partitions: int
     replication_factor: int
@@ -68,10 +68,10 @@ class LocalTopicCreation:
     async def ensure_all(
         self, names: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, RequestError]:
-        """Make the topics that are not there, with these settings of their own; returns why not, by name.
+        """Create missing topics with these overrides; returns the errors by name.
 
-        A topic is refused with INVALID_REPLICATION_FACTOR if its settings ask for more replicas than there are brokers;
-        a broker that is alone makes its internal topics with one. Raises StorageError.
+        A topic is refused with INVALID_REPLICATION_FACTOR if its settings require more replicas than there are brokers;
+        a broker without a cluster creates its internal topics with one. Raises StorageError.
         """
         refused: dict[str, RequestError] = {}
 

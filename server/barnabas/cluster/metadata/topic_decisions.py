@@ -44,7 +44,7 @@ def check_topic_name(name: str) -> None:
 
 
 def mixed_up(name: str, other: str) -> RequestError:
-    """The error for a topic with metrics of the same name as those of another topic."""
+    """Return the error for a topic whose metrics would have the same name as those of another topic."""
     return RequestError(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         f"topic {name!r} would be mixed up with {other!r} where '.' and '_' count as one",
@@ -52,7 +52,7 @@ def mixed_up(name: str, other: str) -> RequestError:
 
 
 def check_partition_count(count: int) -> None:
-    """Raise POLICY_VIOLATION if one request asks for more new partitions than Apache Kafka makes at once."""
+    """Raise POLICY_VIOLATION if one request has more new partitions than Apache Kafka allows."""
     if count > PARTITIONS_PER_REQUEST_MAX:
         raise RequestError(
             ErrorCode.POLICY_VIOLATION,
@@ -180,7 +180,7 @@ def _checked_assignments(
 
 
 def _are_brokers(image: ClusterImage, replicas: Sequence[int]) -> bool:
-    """Return whether these can be a partition's replicas: at least one, each a broker, none of them twice."""
+    """Return whether these can be a partition's replicas: at least one, each a broker, without repetition."""
     if not 0 < len(replicas) <= len(image.brokers):
         return False
     return len(set(replicas)) == len(replicas) and all(broker in image.brokers for broker in replicas)
@@ -245,7 +245,7 @@ def add_partitions(
 
 
 def _new_partitions(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionInfo, ...]:
-    """Partitions with these replicas; those with the same ones share what describes them."""
+    """Return partitions with these replicas; those with equal replicas share one PartitionInfo."""
     infos = {chosen: PartitionInfo(chosen[0], chosen, chosen) for chosen in set(replicas)}
     return tuple([infos[chosen] for chosen in replicas])
 
@@ -253,10 +253,9 @@ def _new_partitions(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionInfo,
 def check_reassignment(
     image: ClusterImage, name: str, index: int, replicas: Sequence[int] | None, *, keeps_factor: bool
 ) -> None:
-    """See that a partition has these replicas, the only ones that it can have here; None cancels a move.
+    """Check that a partition has these replicas, the only possible ones here; None cancels a move.
 
-    Raises UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
-    INVALID_REPLICATION_FACTOR.
+    Raises UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
     topic = image.topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):

@@ -1,6 +1,6 @@
 """Proposals of in-sync replicas to the controller on another broker (AlterPartition v0-v3, KIP-497).
 
-The rule: the outcome of a proposal may stay unknown for long; until it is known, or newer metadata arrive, the leader
+The rule: the outcome of a proposal may stay unknown for long; until it is known, or newer metadata arrives, the leader
 counts the replicas that it would add. So a proposal is sent until it is answered, and dropped only after an answer that
 it has not taken effect and never will.
 """
@@ -65,7 +65,7 @@ class RemoteAlterPartition:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send proposals until cancelled, those that have come meanwhile together."""
+        """Send proposals until cancelled, those that arrived meanwhile together."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -81,7 +81,7 @@ class RemoteAlterPartition:
                 await trio.sleep(RETRY_SECONDS)
 
     async def _carry_out(self, proposals: list[Proposal]) -> list[Proposal]:
-        """Send proposals once; returns those that are to be sent again."""
+        """Send proposals once; returns those that must be sent again."""
         has_ids = all(replica.log.topic_id for replica, _ in proposals)
         sent_version = 0
 

@@ -1,8 +1,8 @@
 """Failed log dirs: they go offline with their partitions, and the failed request is answered with the error.
 
-The rule: a dir stays online if the process has no file descriptors left, and a full dir of a broker that is alone, too:
-its records can be read, and space may be freed. In a cluster a full dir goes offline, as in Kafka: other replicas have
-space. Missing files take only their own logs offline.
+The rule: a dir stays online if the process has no file descriptors left, and so does a full dir of a broker without a
+cluster: its records can be read, and space may be freed. In a cluster a full dir goes offline, as in Kafka: other replicas
+have space. Missing files take only their own logs offline.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FULL_INTERVAL_MS = 60_000
 
 
 class LogDirFailures:
-    """Hears of every StorageError.
+    """Handles every StorageError.
 
     `on_lost` are called with the logs that went offline, `on_all_lost` after the last log dir.
     """
@@ -39,7 +39,7 @@ class LogDirFailures:
         has_other_replicas: bool = False,
         vital_dir: str = "",
     ) -> None:
-        """`has_other_replicas` says whether other brokers can lead the partitions of a full disk.
+        """`has_other_replicas`: whether other brokers can lead the partitions of a full disk.
 
         `vital_dir` is the log dir of the metadata, without which the broker stops.
         """

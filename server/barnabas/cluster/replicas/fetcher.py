@@ -1,7 +1,7 @@
 """One fetcher: follows a leader on another broker for some partitions, in one task over one connection.
 
-The rule: of each partition one request is under way at a time, and a request has all partitions that may be fetched. An
-error concerns its partition; only a connection that is lost concerns all of them.
+The rule: each partition has one request in flight, and a request has all partitions that may be fetched. An
+error affects its partition only; a lost connection affects all of them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ NO_ANSWER = EpochAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(UNDEFINED_EPOCH
 
 
 class Fetcher:
-    """Lifecycle: `add` and `remove` at any time; `run` until it has no partitions, or is cancelled.
+    """Follows one leader. Lifecycle: `add` and `remove` at any time; `run` until it has no partitions, or is cancelled.
 
-    A request waits at the leader for records, and a partition that comes meanwhile cannot be added to it. Such partitions
-    are fetched over a connection of their own, without a session and without waiting long, until the request is answered.
+    A request waits at the leader for records, and a partition that is added meanwhile cannot join it. Such partitions
+    are fetched over a separate connection, without a session and without waiting long, until the request is answered.
     """
 
     def __init__(self, leader: RemoteLeader, parts: FetcherParts) -> None:
@@ -89,7 +89,7 @@ class Fetcher:
         self._comes(followed)
 
     def _comes(self, followed: Followed) -> None:
-        """Handle a partition soon, beside the request in progress."""
+        """Process a new partition soon, beside the request in progress."""
         self._unsettled[followed.replica.topic, followed.replica.index] = None
         self._changed.set()
         if self._is_under_way:
@@ -97,7 +97,7 @@ class Fetcher:
             self._came_aside.set()
 
     def remove(self, replica: Replica) -> None:
-        """Follow a replica's leader no more."""
+        """Stop following a replica's leader."""
         key = replica.topic, replica.index
         followed = self._followed.get(key)
         if followed is not None and followed.replica is replica:
@@ -147,7 +147,7 @@ class Fetcher:
         return await self._find_range(way) or has_fetched or has_truncated
 
     async def _fetch_aside(self) -> None:
-        """Fetch for partitions that came while a request was under way."""
+        """Fetch for partitions that were added during a request."""
         while True:
             await self._came_aside.wait()
             self._came_aside = trio.Event()
@@ -165,7 +165,7 @@ class Fetcher:
                 await trio.lowlevel.checkpoint()
 
     async def _wait_aside(self) -> None:
-        """Wait until a partition may be tried again, or leave them all to the next request."""
+        """Wait until a partition may be retried, or leave all of them to the next request."""
         now = trio.current_time()
         due_s = min(
             (part.again_at for part in self._open() if part.is_aside and part.again_at > now),
@@ -198,7 +198,7 @@ class Fetcher:
                 yield followed
 
     async def _wait(self) -> None:
-        """Wait until a partition comes, goes, or may be tried again; those that are throttled are looked at again soon."""
+        """Wait until a partition is added, removed, or may be retried; throttled ones are checked again soon."""
         backoff_s = self._parts.config.get(settings.REPLICA_FETCH_BACKOFF_MS) / 1000
         now = trio.current_time()
         due_s = min((part.again_at for part in self._open() if part.again_at > now), default=now)
@@ -271,7 +271,7 @@ class Fetcher:
     # --- fetching -------------------------------------------------------------------------------------------
 
     async def _fetch(self, way: Way, version: int) -> bool:
-        """Fetch once, and apply the answer; returns whether there was anything to fetch."""
+        """Fetch once, and apply the response; returns whether any partition was fetched."""
         max_wait_ms = await self._choose(way)
         chosen = way.chosen
         self._is_under_way = self._is_under_way or not way.is_aside
@@ -312,7 +312,7 @@ class Fetcher:
                     nursery.start_soon(_synced, replica)
 
     async def _choose(self, way: Way) -> int:
-        """Choose what to ask for now; returns for how long (ms) the leader may wait for records."""
+        """Select the partitions to fetch now; returns for how long (ms) the leader may wait for records."""
         now, chosen = trio.current_time(), way.chosen
         wait_ms: float = self._parts.config.get(settings.REPLICA_FETCH_WAIT_MAX_MS)
         if way.is_aside:
@@ -483,9 +483,7 @@ class Fetcher:
             )  # fmt: skip
 
     def _storage_failed(self, followed: Followed, error: StorageError) -> None:
-        """Report a failed or full disk: after a full one the partition is tried again, otherwise the replica soon goes
-        offline.
-        """
+        """Report a failed or full disk: the partition is retried; after a failure the replica soon goes offline."""
         self._parts.storage_failed(error)
         self._delay(followed, str(error), is_passing=False)
 

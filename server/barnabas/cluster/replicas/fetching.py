@@ -54,7 +54,7 @@ class ReplicaFetchers:
         self._parts.tiers = tiers
 
     def start(self, replica: Replica) -> None:
-        """Fetch from the leader of a replica, if there is one."""
+        """Begin to fetch from the leader of a replica, if it has one."""
         self.stop(replica)
         if replica.leader_id < 0 or replica.leader_id == self._broker_id:
             return
@@ -67,7 +67,7 @@ class ReplicaFetchers:
         self._homes[replica] = fetcher
 
     def stop(self, replica: Replica) -> None:
-        """Fetch no more for a replica."""
+        """Stop fetching for a replica."""
         fetcher = self._homes.pop(replica, None)
         if fetcher is not None:
             fetcher.remove(replica)

@@ -67,9 +67,7 @@ class Followed:
         return Ask(replica.topic, replica.index, replica.log.topic_id or NO_TOPIC_ID, self.follower.position)
 
     def delay(self, why: str, now_s: float, *, backoff_ms: int, is_passing: bool) -> bool:
-        """Pause the partition after an error, a transient one for less long; returns whether `why` differs from the last
-        error.
-        """
+        """Pause the partition after an error, for less time after a transient one; returns whether `why` is a new error."""
         if is_passing:
             backoff_ms = min(backoff_ms, RETRY_MS_MIN << min(self.failures, 10))
         self.failures += 1
@@ -105,7 +103,7 @@ class Chosen:
             self._changed[key] = None
 
     def drop(self, key: TopicPartition) -> None:
-        """Ask for a partition no more."""
+        """Stop fetching a partition."""
         if self.followed.pop(key, None) is not None:
             del self.asks[key]
             self._changed[key] = None

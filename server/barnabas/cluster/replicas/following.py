@@ -1,7 +1,7 @@
-"""Apply a leader's answers to the follower's log: append, truncate, move the high watermark.
+"""Applies a leader's responses to the follower's log: append, truncate, move the high watermark.
 
-The rule: after each answer the log is a prefix of the leader's, or nearer to being one; leader epochs decide where it is
-cut, never the high watermark that the follower had (`replication.follower`). The requests to the leader: `fetching`.
+The rule: after each response the log is a prefix of the leader's, or nearer to it; leader epochs determine the point of
+truncation, never the follower's former high watermark (`replication.follower`). The requests to the leader: `fetching`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Fetched(NamedTuple):
 
 
 def slices(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-    """Split a leader's batches into pieces that can be appended quickly; at least one, maybe empty.
+    """Split a leader's batches into pieces that can be appended quickly; at least one, possibly empty.
 
     A partial batch at the end is in the last piece.
     """
@@ -64,10 +64,10 @@ def slices(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
 
 
 class FollowerLog:
-    """Applies the leader's answers in one leader epoch; made when a replica begins to follow.
+    """Applies the leader's responses in one leader epoch; created when a replica begins to follow.
 
-    Its methods return False, and do nothing, once the replica has another leader, another epoch or another role: the answer
-    came too late. They raise StorageError when the disk fails, and CorruptRecordsError for records that are damaged.
+    Its methods return False, and do nothing, once the replica has another leader, another epoch or another role: the
+    response is too late. They raise StorageError when the disk fails, and CorruptRecordsError for damaged records.
     """
 
     def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
@@ -82,7 +82,7 @@ class FollowerLog:
 
     @property
     def is_current(self) -> bool:
-        """True while the replica follows in the leader epoch for which this was made."""
+        """True while the replica follows in the leader epoch for which this was created."""
         return self.replica.role is Role.FOLLOWER and self.replica.leader_epoch == self._leader_epoch
 
     @property
@@ -109,9 +109,9 @@ class FollowerLog:
         return True
 
     def diverged(self, leader: EpochEnd) -> bool:
-        """Truncate to the end of one leader epoch, as known to the leader; returns whether the logs agree then.
+        """Truncate to the end of one leader epoch, as reported by the leader; returns whether the logs agree then.
 
-        `leader` comes with a Fetch response, or is the answer to OffsetForLeaderEpoch for `position.last_fetched_epoch`.
+        `leader` is from a Fetch response, or the response to OffsetForLeaderEpoch for `position.last_fetched_epoch`.
         """
         if not self.is_current:
             return False

@@ -1,7 +1,7 @@
 """The in-sync replicas of partitions that this broker leads: proposals of changes, and local decisions on them.
 
 The rule: a leader only proposes; the ISR is that in the metadata (KIP-497). A proposal that is refused, or fails, is
-made again if its reason still holds.
+repeated if its reason still holds.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ def changed_isr(image: ClusterImage, broker_id: int, replica: Replica, change: I
 
 
 async def shrink_periodically(replicas: Replicas, budget: LoopBudget, lag_max_ms: Callable[[], int]) -> None:
-    """Propose that followers leave the ISR which are behind; until cancelled.
+    """Propose that lagging followers leave the ISR, until cancelled.
 
-    Every half of `replica.lag.time.max.ms` for all partitions, as Kafka, and every tenth for those in which records wait
-    for followers: these wait for a tenth more than the lag that is allowed, and not for half as much again.
+    Every half of `replica.lag.time.max.ms` for all partitions, as in Kafka, and every tenth for those in which records wait
+    for followers: these wait for a tenth more than the allowed lag, rather than half as much again.
     """
     for turn in count(1):
         await trio.sleep(max(lag_max_ms() // SHRINKS_PER_LAG, INTERVAL_MS_MIN) / 1000)

@@ -1,7 +1,7 @@
 """In-sync replicas that their leader writes into ZooKeeper itself, as brokers did before AlterPartition (Apache Kafka 2.7).
 
 The rule: a state is written on the condition that its znode has the version that the leader knows, and belongs to the
-leader's own epoch; so a leader that was replaced writes nothing. The controller hears of it afterwards, by a notification.
+leader's own epoch; so a leader that was replaced writes nothing. The controller is informed afterwards, by a notification.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class WrittenIsrs:
                     await self._carry_out(proposals[at : at + CHANGES_PER_BATCH])
 
     async def _carry_out(self, proposals: list[Proposal]) -> None:
-        """Write the states of these partitions; those with an answer that was lost are read again first."""
+        """Write the states of these partitions; those whose last write has no known outcome are read again first."""
         paths = [znodes.state_path(replica.topic, replica.index) for replica, _ in proposals]
         try:
             nodes = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
@@ -161,6 +161,6 @@ class WrittenIsrs:
 
 
 def _ordered(isr_before: Iterable[int], isr: frozenset[int]) -> tuple[int, ...]:
-    """These replicas: those that stay in the order that they had, then the others."""
+    """Return the ISR: remaining replicas in their former order, then the new ones."""
     stay = [replica for replica in isr_before if replica in isr]
     return (*stay, *sorted(isr.difference(stay)))

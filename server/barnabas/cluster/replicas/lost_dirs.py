@@ -31,7 +31,7 @@ def present_dirs(logs: LogManager) -> frozenset[bytes]:
 
 
 def lost_dirs(logs: LogManager, broker_id: int, image: ClusterImage) -> frozenset[bytes]:
-    """Return the directory ids of those that the broker has had, and that are not there or do not work."""
+    """Return the directory ids of the broker's former log dirs that are missing or failed."""
     return image.log_dirs.get(broker_id, frozenset()) - present_dirs(logs)
 
 
@@ -45,7 +45,7 @@ class LostDirs:
         self._metadata = metadata
 
     def register(self, image: ClusterImage) -> list[Change]:
-        """Record the present log dirs; lost ones are dropped once nothing is missing."""
+        """Record the present log dirs; lost ones are dropped once no partition is missing."""
         known_dirs, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
         lost = self._replicas.own_logs.lost_dirs
         if lost or self._logs.offline:
@@ -69,7 +69,7 @@ class LostDirs:
         ]
 
     async def begin_again(self, topic: str, index: int) -> bool:
-        """Give up the records of a partition with a lost log or log dir: it is empty from now on, in a new leader epoch.
+        """Discard the records of a partition with a lost log or log dir: it is restarted empty, in a new leader epoch.
 
         Returns whether that was possible: not while a log dir is offline, which may have the log. Raises RequestError,
         StorageError.

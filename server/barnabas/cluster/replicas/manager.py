@@ -39,7 +39,7 @@ LOGS_PER_BATCH: Final = 64
 class Replicas:
     """All replicas of this broker, kept in step with the metadata image.
 
-    Those without a log are offline: of them only the image knows.
+    Replicas without a log are offline: only the image has them.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Replicas:
         return replica
 
     def find(self, topic: str, index: int) -> Replica | None:
-        """Return a partition's replica, in any role; None if there is none here."""
+        """Return a partition's replica, in any role; None if this broker has none."""
         return self._replicas.get((topic, index))
 
     def is_served(self, partition_log: PartitionLog) -> bool:
@@ -142,10 +142,9 @@ class Replicas:
     async def prepare(self, delta: Delta, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Create the logs of the replicas that are new in `delta`, with the settings of `config_for`.
 
-        Other tasks run in between; the replicas have their roles from `publish` on. A log that existed before and is
-        missing is not created again, nor while it may be in an offline or lost log dir: its partition is offline too,
-        until an election gives up its records. If the old image is empty, all partitions of the new one may have existed
-        before.
+        Other tasks run in between; `publish` sets the roles of the replicas. A log that existed before and is missing is
+        not created again, nor while it may be in an offline or lost log dir: its partition is offline too, until an unclean
+        election discards its records. If the old image is empty, all partitions of the new one may have existed before.
         """
         is_start = not delta.old.version
         if delta.topics and not self._has_imported:
@@ -194,7 +193,7 @@ class Replicas:
         self._prepared.append((replica, info))
 
     async def _make(self, new: Sequence[tuple[Wanted, PartitionInfo]], now_ms: int) -> None:
-        """Make the logs of these replicas, in a thread; where none can be made the partition is offline."""
+        """Create the logs of these replicas, in a thread; if that fails the partition is offline."""
         new_logs = [log for log, _ in new]
         if self._logs.are_misleading(new_logs):
             await self._write_checkpoints()
@@ -236,7 +235,7 @@ class Replicas:
             checkpoints.written(plan)
 
     async def _take_topic_id(self, topic: TopicInfo) -> None:
-        """Keep the id of a topic that had none before: its logs know it from now on."""
+        """Store the id of a topic that had none before in its logs."""
         for index in range(len(topic.partitions)):
             replica = self._replicas.get((topic.name, index))
             if replica is not None and replica.log.topic_id is None:
@@ -269,7 +268,7 @@ class Replicas:
         return info.leader == self._broker_id and info.leader_epoch > info_before.leader_epoch
 
     def publish(self, delta: Delta) -> None:
-        """Give each replica the role that the new image says: those that `prepare` has made, and those that were here."""
+        """Set the role of each replica by the new image: of those that `prepare` has created, and of existing ones."""
         self._image = delta.new
         for replica, info in self._prepared:
             key = replica.topic, replica.index
@@ -292,7 +291,7 @@ class Replicas:
                         self._follow(existing, info_before, info)
 
     def _follow(self, replica: Replica, info_before: PartitionInfo | None, info: PartitionInfo) -> None:
-        """Give a replica the role that `info` says, step by step."""
+        """Set the role of a replica by `info`, step by step."""
         if info_before is not None and is_stale(info_before, info):
             log.error(
                 "%s-%d: metadata that are older than what is known are left out", replica.topic, replica.index
@@ -399,7 +398,7 @@ class Replicas:
         return errors
 
     def topic_id(self, name: str) -> bytes | None:
-        """Return the id of a topic, None if it is not known: the image may lack it, and a log that is in sync have it."""
+        """Return the id of a topic, None if unknown; if the image lacks it, that of a log in sync counts."""
         topic = self._image.topics.get(name) if self._image is not None else None
         if topic is None or topic.id != NO_TOPIC_ID:
             return topic.id if topic is not None else None
@@ -434,14 +433,14 @@ class Replicas:
         self.on_log_replaced(partition_log.topic, partition_log.partition)
 
     def lose(self, logs: Iterable[PartitionLog]) -> None:
-        """Take replicas on a failed disk offline: they answer KAFKA_STORAGE_ERROR from now on."""
+        """Take replicas on a failed disk offline: they answer KAFKA_STORAGE_ERROR afterwards."""
         logs = tuple(logs)
         self.own_logs.note_lost(logs)
         for partition_log in logs:
             self._close(partition_log.topic, partition_log.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def reconfigure(self, topics: Iterable[str], config_for: Callable[[str], LogConfig]) -> None:
-        """These topics' settings have changed: hand the new ones to their logs. Others run in between."""
+        """Pass the changed settings of these topics to their logs. Other tasks run in between."""
         for name in topics:
             info = self._image.topics.get(name) if self._image is not None else None
             config = config_for(name)
@@ -453,7 +452,7 @@ class Replicas:
 
 
 def _import_logs() -> None:
-    """Import the modules that a broker needs from its first partition on: it takes some 20 ms."""
+    """Import the modules for the first partition of a broker: it takes some 20 ms."""
     import_modules(
         "barnabas.log.recovery.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica"
     )

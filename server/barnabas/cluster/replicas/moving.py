@@ -1,6 +1,6 @@
 """Moving replicas between the broker's log dirs (AlterReplicaLogDirs, KIP-113).
 
-The rule: one move at a time, copied in a thread and no faster than is allowed; the last, short step is taken in the event
+The rule: one move at a time, copied in a thread within the rate limit; the last, short step runs in the event
 loop, where no other task changes the log meanwhile.
 """
 

@@ -1,4 +1,4 @@
-"""Ends of partitions that another broker leads, as it tells them to a consumer (ListOffsets)."""
+"""Start and end offsets of partitions that another broker leads, requested as a consumer (ListOffsets)."""
 
 from __future__ import annotations
 

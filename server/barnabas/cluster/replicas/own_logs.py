@@ -1,8 +1,8 @@
 """Ownership of the logs on the disk: a replica's own or another topic's, and whether an empty one may be created.
 
-The rule: a log is its topic's if it has its id, and no log is removed on a mere sign that its topic was deleted. A log
+The rule: a log belongs to the topic with its id, and no log is removed on a mere sign that its topic was deleted. A log
 that has another id, or is missing, keeps its partition offline, unless the log is not needed: the replica is new, an
-election has given up its records, or another broker leads and this one is not in sync. Then a log of another topic is
+election has discarded its records, or another broker leads and this one is not in sync. Then a log of another topic is
 set aside, under a name that nothing removes.
 """
 
@@ -65,7 +65,7 @@ class OwnLogs:
     def may_be_made(
         self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool, is_new: bool
     ) -> bool:
-        """Return whether a log that `find` has not found may be made; otherwise the partition stays offline.
+        """Return whether a log that `find` has not found may be created; otherwise the partition stays offline.
 
         `is_new`: this broker had no replica of the partition in the image before.
         """
@@ -88,10 +88,10 @@ class OwnLogs:
     def _may_be_made_where_assigned(
         self, topic: TopicInfo, index: int, info: PartitionInfo, *, is_new: bool
     ) -> bool:
-        """Return whether a replica's log may be made, by the log dir that the image of a quorum has for it (KIP-858).
+        """Return whether a replica's log may be created, by its log dir in the image of a quorum (KIP-858).
 
-        In a dir that is not there, or went offline, the replica may have a log with records: an empty one in its place
-        could lead. That of a dir here was removed by hand if the checkpoints know of it.
+        In a dir that is missing, or went offline, the replica may have a log with records: an empty one in its place
+        could lead. A log in a present dir was removed by hand if the checkpoints know of it.
         """
         from barnabas.cluster.kraft.values import (  # not needed by a broker that is alone
             MIGRATING,
@@ -127,7 +127,7 @@ class OwnLogs:
         return False
 
     def _may_replace_missing(self, key: TopicPartition, topic_id: bytes, info: PartitionInfo) -> bool:
-        """Return whether a log may be made in place of one that was removed by hand, and tell the operator."""
+        """Return whether a log may be created in place of one that was removed by hand; reports it to the operator."""
         if not self._does_without(info):
             self._tell_missing(key, topic_id)
             return False
@@ -138,12 +138,12 @@ class OwnLogs:
         return True
 
     def _does_without(self, info: PartitionInfo) -> bool:
-        """Return whether another broker leads a partition and this one is not in sync: what is committed is elsewhere."""
+        """Return whether another broker leads a partition and this one is not in sync: committed records are elsewhere."""
         me = self._context.broker_id
         return info.leader >= 0 and info.leader != me and me not in info.isr
 
     def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
-        """Keep a log with a missing or damaged `partition.metadata`: its directory's name tells its topic."""
+        """Keep a log with a missing or damaged `partition.metadata`: the name of its directory shows its topic."""
         was_damaged = partition_log.topic_id is not None or self._context.keeper is Keeper.ITSELF
         try:
             partition_log.save_topic_id(topic_id)
@@ -178,7 +178,7 @@ class OwnLogs:
                 del self._logs.missing[key]
 
     def note_lost(self, logs: Iterable[PartitionLog]) -> None:
-        """Remember the logs that went offline with their log dir: until a restart none is made in their place."""
+        """Remember the logs that went offline with their log dir: until a restart none is created in their place."""
         for partition_log in logs:
             if partition_log.topic_id is not None:
                 self._lost[partition_log.topic, partition_log.partition] = partition_log.topic_id
@@ -261,7 +261,7 @@ class OwnLogs:
 
 
 def is_another(partition_log: PartitionLog, topic_id: bytes) -> bool:
-    """Return whether a log has the id of another topic than this one; damage of its id does not make it one."""
+    """Return whether a log has the id of another topic; a damaged copy of the same id does not count."""
     log_topic_id = partition_log.topic_id
     return (
         log_topic_id is not None

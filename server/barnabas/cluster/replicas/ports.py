@@ -20,14 +20,14 @@ StorageFailed = Callable[[StorageError], RequestError]
 
 
 class Watcher(Protocol[Replica]):
-    """Something that waits for a replica to grow."""
+    """An object that waits for a replica to grow."""
 
     def partition_advanced(self, replica: Replica) -> None:
         """Note that readers see more of the replica, or that its role has changed or it is closed."""
 
 
 class ChangeWatch(Protocol):
-    """Something that is notified, once, of the next change of a replica."""
+    """An object that is notified, once, of the next change of a replica."""
 
     def changed(self) -> None:
         """Take note that the replica has grown, is committed further, begins elsewhere, or has another role or ISR."""
@@ -47,7 +47,7 @@ class Fetchers(Protocol[Replica]):
         """Fetch from the leader that `replica` follows now, in its leader epoch."""
 
     def stop(self, replica: Replica) -> None:
-        """Fetch no more for a replica; one that was not started is fine."""
+        """Stop fetching for a replica; no error if it was not started."""
 
 
 class NoFetchers:
@@ -99,7 +99,7 @@ class Throttle(Protocol[Replica]):
 
 
 class NoThrottle:
-    """A `Throttle` that lets everything through."""
+    """A `Throttle` without a limit."""
 
     def holds(self, replica: object) -> bool:  # noqa: ARG002
         """Hold nothing."""

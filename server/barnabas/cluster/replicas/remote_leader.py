@@ -187,9 +187,9 @@ class RemoteLeader:
         max_wait_ms: int,
         changed: Iterable[TopicPartition] | None = None,
     ) -> FetchAnswer | None:
-        """Fetch from these partitions; None if there is nothing to ask for.
+        """Fetch from these partitions; None if there is nothing to fetch.
 
-        `changed` are those in which `asks` may differ from that of the call before; None where all may.
+        `changed` are those in which `asks` may differ from that of the previous call; None if all may.
         """
         asked = self._wanted
         changed_keys = await asked.update(
@@ -336,7 +336,7 @@ class RemoteLeader:
         return {key: (first[key], last[key]) for key in first.keys() & last.keys()}
 
     async def offsets(self, asks: Iterable[Ask], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:
-        """Return the offset that a timestamp, mostly a special one, stands for in the leader's log, by partition."""
+        """Return the offset for a timestamp, mostly a special one, in the leader's log, by partition."""
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for ask in asks:
             topic = topics.setdefault(ask.topic, ListOffsetsRequest.ListOffsetsTopic(name=ask.topic))

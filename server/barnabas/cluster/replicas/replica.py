@@ -1,7 +1,7 @@
 """A topic-partition on this broker: its log, its role, and the waiters on it.
 
-The rule: every change of a replica's end or high watermark goes through `Replica`, which wakes exactly the waiters that
-the change concerns. No code polls a log.
+The rule: every change of a replica's end or high watermark passes through `Replica`, which wakes exactly the affected
+waiters. No code polls a log.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ ACKS_ALL: Final = -1
 class Replica:
     """A log, with its role, its leader epoch and its waiters.
 
-    Lifecycle: made offline; `lead` and `follow` as the metadata say; `close` when the topic is deleted, the replica is
-    moved to another broker, or its disk has failed. Waiters on a leader that is one no longer get the error that
-    a new request would get.
+    Lifecycle: created offline; `lead` and `follow` by the metadata; `close` when the topic is deleted, the replica is moved
+    to another broker, or its disk has failed. When leadership is lost, waiters get the error that a new request would get.
     """
 
     __slots__ = (
@@ -125,7 +124,7 @@ class Replica:
         self._low_watermark_moved()
 
     def follow(self, info: PartitionInfo) -> None:
-        """Follow another broker's leader, or wait for one where there is none."""
+        """Follow another broker's leader, or wait for one if the partition has none."""
         assert info.leader_epoch >= self.leader_epoch, "leader epochs never go back"
         self._state = None
         self._set_role(Role.FOLLOWER, info)
@@ -187,7 +186,7 @@ class Replica:
 
     @property
     def large_appends(self) -> trio.Lock:
-        """The lock of appends that are written in the background: one after the other."""
+        """The lock of appends that are written in the background, one after the other."""
         if self._large_appends is None:
             self._large_appends = trio.Lock()
         return self._large_appends
@@ -245,7 +244,7 @@ class Replica:
         return self.log.validate_at_once(records, now_ms=now_ms, api_version=api_version)
 
     def _check_replicas(self, acks: int) -> None:
-        """Raise NOT_ENOUGH_REPLICAS: no more replicas than there are need to be in sync, as since Apache Kafka 4.0."""
+        """Raise NOT_ENOUGH_REPLICAS; the required number is at most that of the replicas, as since Apache Kafka 4.0."""
         state = self._leader_state()
         if acks != ACKS_ALL or not state.has_followers:
             return
@@ -387,9 +386,9 @@ class Replica:
     # --- followers ------------------------------------------------------------------------------------------
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        """Raise RequestError if a broker that fetches is no replica: one of us has old metadata.
+        """Raise RequestError if a broker that fetches is no replica: either broker has outdated metadata.
 
-        UNKNOWN_LEADER_EPOCH if it checks the leader epoch, NOT_LEADER_OR_FOLLOWER otherwise, as Kafka answers.
+        UNKNOWN_LEADER_EPOCH if it checks the leader epoch, NOT_LEADER_OR_FOLLOWER otherwise, as in Kafka.
         """
         if self._leader_state().follower(replica_id) is None:
             raise RequestError(
@@ -415,7 +414,7 @@ class Replica:
         log_start_offset: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
-        """Take note of how far a follower has come: it may join the ISR, and the high watermark may advance."""
+        """Note a follower's progress: it may join the ISR, and the high watermark may advance."""
         state = self._leader_state()
         is_known = state.follower_fetched(
             replica_id,
@@ -475,7 +474,7 @@ class Replica:
 
     @property
     def is_high_watermark_behind(self) -> bool:
-        """True if a new leader may have committed records above its high watermark: followers tell only when they fetch."""
+        """True if a new leader may have committed records above its high watermark: followers report it by fetches."""
         return self._state is not None and self._state.epoch_start_offset > self.log.high_watermark
 
     def follower_epoch(self, replica_id: int) -> int:

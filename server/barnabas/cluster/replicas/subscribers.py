@@ -1,6 +1,6 @@
-"""Subscribers to a replica's changes: those that wait for it to grow, and those that look at it after any change.
+"""Subscribers to a replica's changes: those that wait for it to grow, and those that are notified of any change.
 
-The rule: subscribers are called in the order in which they came, and may unsubscribe while they are called.
+The rule: subscribers are called in the order of their subscription, and may unsubscribe while they are called.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Subscribers:
         (self._of_end if to_log_end else self._of_high_watermark)[watcher] = None
 
     def unsubscribe(self, watcher: ports.Watcher[Replica]) -> None:
-        """Call `watcher` no more."""
+        """Stop calling `watcher`."""
         self._of_high_watermark.pop(watcher, None)
         self._of_end.pop(watcher, None)
 

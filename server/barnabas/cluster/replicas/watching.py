@@ -13,13 +13,13 @@ from barnabas.serving.fetch_sessions import Session, SessionPartition
 class PartitionWatch:
     """Implements `fetch_sessions.Watch` for one partition of a session, and `ports.ChangeWatch` for its replica.
 
-    `seen` is how much there was to read when the partition was looked at last, as counted by the replica's growth.
+    `seen` is the number of readable bytes at the last read, as counted by the replica's growth.
     """
 
     __slots__ = ("_partition", "_session", "replica", "seen")
 
     def __init__(self, session: Session, partition: SessionPartition, replica: Replica, seen: int) -> None:
-        """Watch from now on."""
+        """Begin to watch."""
         self._session = session
         self._partition = partition
         self.replica = replica

@@ -1,7 +1,7 @@
 """Truncation of a follower's log so that it becomes a prefix of its leader's (KIP-101, KIP-279, KIP-595). Pure.
 
 The rule: leader epochs, never its high watermark, determine the records that a follower shares with a new leader. It
-asks for the end of its own latest epoch, then of earlier ones, until both have the same epoch.
+requests the end of its own latest epoch, then of earlier ones, until both have the same epoch.
 """
 
 from __future__ import annotations

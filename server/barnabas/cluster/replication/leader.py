@@ -1,7 +1,7 @@
-"""A leader's state of its followers, from which the ISR and the high watermark follow. Pure.
+"""A leader's state of its followers, which determines the ISR and the high watermark. Pure.
 
 The rule: a record is committed once every in-sync replica has it. The high watermark is the smallest log end offset of
-the in-sync replicas and never goes back; a leader that is alone is the case ISR = {itself}, and needs no other code. A
+the in-sync replicas and never decreases; a leader without followers is the case ISR = {itself}, and needs no other code. A
 replica that is about to join counts already (KIP-497), so that it cannot miss records that are committed meanwhile.
 """
 
@@ -19,7 +19,7 @@ NEVER_MS = -(2**62)
 
 
 class FollowerState:
-    """Progress of a follower, as its fetches tell. Offsets are -1 until it has fetched in this leader epoch."""
+    """Progress of a follower, by its fetches. Offsets are -1 until it has fetched in this leader epoch."""
 
     __slots__ = (
         "broker_epoch",
@@ -135,7 +135,7 @@ class LeaderState:
     def update(
         self, *, partition_epoch: int, replicas: Collection[int], isr: Collection[int], now_ms: int
     ) -> bool:
-        """Apply metadata of this leader epoch; False if they are older than the present ones.
+        """Apply metadata of this leader epoch; False if it is older than the present one.
 
         A proposal for an older partition epoch is dropped: it was accepted, or is void.
         """
@@ -207,7 +207,7 @@ class LeaderState:
         return min(leader_log_start_offset, *starts) if starts else leader_log_start_offset
 
     def has_enough_in_sync(self, min_isr: int) -> bool:
-        """Return whether acks=all may be accepted: `min.insync.replicas`, but no more than there are replicas."""
+        """Return whether acks=all may be accepted: `min.insync.replicas`, but at most the number of replicas."""
         return len(self.isr) >= min_isr or len(self.isr) >= len(self.replicas)
 
     def has_enough_after_append(self, min_isr: int) -> bool:
@@ -218,7 +218,7 @@ class LeaderState:
         return len(self.maximal_isr) >= min(min_isr, len(self.replicas))
 
     def read_replicas(self, fetch_offset: int) -> list[ReadReplica]:
-        """Return the in-sync followers that have an offset (KIP-392): others would keep a consumer behind."""
+        """Return the in-sync followers that have an offset (KIP-392): others would delay a consumer."""
         return [
             ReadReplica(state.end_offset, state.last_caught_up_ms, replica)
             for replica, state in self._followers.items()
@@ -258,7 +258,7 @@ class LeaderState:
         )
 
     def propose_shrink(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> IsrChange | None:
-        """Return the change by which slow followers leave the ISR, None if there are none or a change is under way."""
+        """Return the change by which slow followers leave the ISR; None without any, or while a change is pending."""
         late = self.out_of_sync(leader_end_offset, now_ms, lag_max_ms)
         if self._pending is not None or not late:
             return None
@@ -290,9 +290,9 @@ class LeaderState:
             self._check()
 
     def _take_isr(self, isr: Collection[int], now_ms: int) -> None:
-        """Set the in-sync replicas; joining ones have `replica.lag.time.max.ms` from now on to catch up, as in Apache
-        Kafka. They have the committed records, maybe not all of the leader's: otherwise they would leave again
-        immediately.
+        """Set the in-sync replicas; new ones have `replica.lag.time.max.ms` to catch up, as in Apache Kafka.
+
+        They have the committed records, but perhaps not all of the leader's: otherwise they would leave again immediately.
         """
         before, self.isr = self.isr, self._in_sync(isr)
         for replica in self.isr - before:
@@ -302,8 +302,8 @@ class LeaderState:
     def _in_sync(self, isr: Collection[int]) -> frozenset[int]:
         """Return those of an ISR that are replicas.
 
-        At the end of a reassignment Apache Kafka's controller first sends the new replicas with the old ISR, and takes
-        the replicas that go out of the ISR when they have stopped.
+        At the end of a reassignment Apache Kafka's controller first sends the new replicas with the old ISR, and removes
+        the dropped replicas from the ISR when they have stopped.
         """
         return frozenset(isr) & self.replicas | {self.broker_id}
 

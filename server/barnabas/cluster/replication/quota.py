@@ -31,7 +31,7 @@ class Rate:
         self._counted[-1][1] += size
 
     def per_second(self, now_ms: int) -> float:
-        """Return the rate; at least one whole sample is taken to have passed."""
+        """Return the rate; at least one whole sample period is assumed to have passed."""
         self._forget(now_ms)
         if not self._counted:
             return 0.0

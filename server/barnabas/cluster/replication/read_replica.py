@@ -1,7 +1,7 @@
 """Choice of the replica for a consumer (KIP-392), as by Kafka's RackAwareReplicaSelector. Pure.
 
-The rule: a replica in the consumer's rack: the leader if it is there, else the most advanced. The caller passes only
-in-sync replicas that have the consumer's offset.
+The rule: a replica in the consumer's rack is chosen: the leader if it is in that rack, else the most advanced. The caller
+passes only in-sync replicas that have the consumer's offset.
 """
 
 from __future__ import annotations

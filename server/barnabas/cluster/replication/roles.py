@@ -63,9 +63,9 @@ TRANSITIONS: dict[tuple[Role, Role], tuple[Step, ...]] = {
 
 
 def target_role(info: PartitionInfo | None, broker_id: int, *, is_log_available: bool = True) -> Role:
-    """Return the role that a partition's state gives to a broker.
+    """Return the role of a broker by a partition's state.
 
-    `info` is None where there is no such partition. `is_log_available` says that the log is there or may be made.
+    `info` is None if the partition does not exist. `is_log_available`: the log exists or may be created.
     """
     if info is None or (broker_id not in info.replicas and info.leader != broker_id):
         return Role.NONE

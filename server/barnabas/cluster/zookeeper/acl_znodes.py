@@ -40,7 +40,7 @@ def path_of(pattern: ResourcePattern) -> str:
 
 
 def entries_of(pattern: ResourcePattern, data: bytes) -> tuple[list[AccessControlEntry], list[AclEntry]]:
-    """Return the entries of a znode, and those that mean nothing here. Raises ZnodeError."""
+    """Return the entries of a znode, and the unknown ones. Raises ZnodeError."""
     entries, unknown = [], []
     for acl in sorted(resources.decode_acls(path_of(pattern), data), key=_order):
         operation = _OPERATIONS.get(acl.operation.upper())
@@ -70,7 +70,7 @@ def encode(entries: list[AccessControlEntry], unknown: list[AclEntry]) -> bytes:
 def updated(
     pattern: ResourcePattern, data: bytes | None, changes: Mapping[AccessControlEntry, bool]
 ) -> bytes | None:
-    """Return the content of a znode with `data` after entries were added (True) or removed; None if none are left.
+    """Return the content of a znode with `data` after entries were added (True) or removed; None if no entry is left.
 
     `data` is None for a missing znode. Raises ZnodeError for an unreadable one.
     """

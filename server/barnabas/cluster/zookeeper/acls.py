@@ -31,9 +31,9 @@ class AclsReader:
         self._budget = budget
 
     async def read_all(self, image: ClusterImage, *, is_first: bool = False) -> list[Change]:
-        """Read all ACLs; returns the changes that make the image have the same.
+        """Read all ACLs; returns the changes that update the image to them.
 
-        Raises ZnodeError for one that cannot be read if `is_first`.
+        Raises ZnodeError for an unreadable one if `is_first`.
         """
         patterns: list[ResourcePattern] = []
         for path in acl_znodes.TYPE_PATHS:
@@ -50,9 +50,9 @@ class AclsReader:
     async def read(
         self, image: ClusterImage, patterns: Iterable[ResourcePattern], *, is_first: bool = False
     ) -> list[Change]:
-        """Read the ACLs of these patterns; returns the changes that make the image have the same.
+        """Read the ACLs of these patterns; returns the changes that update the image to them.
 
-        Raises ZnodeError for one that cannot be read if `is_first`.
+        Raises ZnodeError for an unreadable one if `is_first`.
         """
         distinct = list(dict.fromkeys(patterns))
         changes: list[Change] = []

@@ -1,4 +1,4 @@
-"""The assignments of many topics, as their znodes say."""
+"""The assignments of many topics, from their znodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Changes of this broker in ZooKeeper: decided, written, and awaited in the image.
 
 The rule: a change is written on the condition that its inputs have not changed; otherwise it is decided again. A caller
-may stop waiting; a decided change is written all the same.
+may stop waiting; a decided change is written nevertheless.
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ class ChangeWriter:
         )
 
     def _note_written(self, changes: Sequence[Change], new: ClusterImage) -> None:
-        """Remember topics that the controller will tell of: until then decisions see them."""
+        """Remember topics that the controller will report: until then decisions see them."""
         for change in changes:
             match change:
                 case TopicCreated(TopicInfo(name)) | PartitionsAdded(name):
@@ -417,7 +417,7 @@ class ChangeWriter:
 
 
 async def decided(budget: LoopBudget, decide: Decide, image: ClusterImage) -> list[Change]:
-    """Return the changes that `decide` makes; others run between them."""
+    """Return the changes that `decide` yields; other tasks run between them."""
     changes = []
     for change in decide(image):
         if change is not None:

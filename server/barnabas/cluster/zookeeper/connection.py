@@ -132,7 +132,7 @@ class ZooKeeperConnection(TrackedSession):
         self._has_logged_in = False
 
     async def connect(self) -> None:
-        """Begin the session, and make the chroot if it is missing. Raises UnreachableError, NoAuthError."""
+        """Begin the session, and create the chroot if it is missing. Raises UnreachableError, NoAuthError."""
         self._client.start_async()
         with trio.move_on_after(self._settings.connection_timeout_ms / 1000):
             await self._connected.wait()
@@ -284,7 +284,7 @@ class ZooKeeperConnection(TrackedSession):
         return answers
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Return a znode's Stat, None if there is none; the watch is set in both cases."""
+        """Return a znode's Stat, None if it does not exist; the watch is set in both cases."""
         stat = await self._ask(packets.Exists(self._path(path), self._call(watch)), path)
         return None if stat is None else stat_of(stat)
 

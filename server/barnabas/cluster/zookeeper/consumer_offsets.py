@@ -1,6 +1,6 @@
-"""Offsets that consumers before 0.9, and OffsetCommit and OffsetFetch v0, keep in ZooKeeper.
+"""Offsets that consumers before 0.9, and OffsetCommit and OffsetFetch v0, store in ZooKeeper.
 
-The rule: each offset is a znode, `/consumers/<group>/offsets/<topic>/<partition>`; the last commit wins, and membership
+The rule: each offset is a znode, `/consumers/<group>/offsets/<topic>/<partition>`; the last commit counts, and membership
 is not checked.
 """
 

@@ -42,7 +42,7 @@ def key_of_quotas(entity: QuotaEntity) -> ResourceKey:
 
 
 def quota_entity(key: ResourceKey) -> QuotaEntity | None:
-    """Return the entity of the quotas in a znode, None for a name that is none."""
+    """Return the entity of the quotas in a znode, None for an invalid name."""
     kind, name = key
     if kind == IPS:
         return QuotaEntity(ip=_entity_name(name))
@@ -76,14 +76,14 @@ def _entity_name(name: str) -> str:
 
 
 def known(image: ClusterImage) -> Iterator[ResourceKey]:
-    """Return the keys of the znodes that have something of this image."""
+    """Yield the keys of the znodes with content in this image."""
     for entity in image.quotas:
         yield key_of_quotas(entity)
     yield from map(key_of_user, image.scram)
 
 
 def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) -> Iterator[Change]:
-    """Return the changes that make the image's settings those of a znode."""
+    """Yield the changes that update the image to the settings of a znode."""
     entity = quota_entity(key)
     if entity is not None:
         quotas = dict(_quotas(entity, settings))
@@ -95,7 +95,7 @@ def changes(image: ClusterImage, key: ResourceKey, settings: Mapping[str, str]) 
 
 
 def _credentials(image: ClusterImage, user: str, settings: Mapping[str, str]) -> Iterator[Change]:
-    """Return changed credentials of a user; an unreadable one keeps its former value."""
+    """Yield changed credentials of a user; an unreadable one keeps its former value."""
     known_ones = image.scram.get(user, {})
     for mechanism in scram.MECHANISMS:
         text = settings.get(mechanism)
@@ -163,7 +163,7 @@ def number_text(name: str, value: float) -> str:
 
 
 def key_of(entity_type: str, name: str) -> ResourceKey | None:
-    """Return the key of an entity in /config, None for a type that is not one of these."""
+    """Return the key of an entity in /config, None for another type."""
     for kind, known_type in ENTITY_TYPES.items():
         if known_type == entity_type:
             return kind, name

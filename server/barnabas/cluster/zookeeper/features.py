@@ -1,6 +1,6 @@
-"""The cluster's features in ZooKeeper (KIP-584): their finalized levels, and the levels that each broker supports.
+"""The cluster's features in ZooKeeper (KIP-584): their finalized levels, and the supported levels of each broker.
 
-The rule: `/feature` is the truth, written on the condition of its version; the image follows it, whatever its writer.
+The rule: `/feature` is authoritative, written on the condition of its version; the image follows it, whoever writes it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ZooKeeperFeatures:
             return
 
     async def _put(self, data: bytes, version: int) -> None:
-        """Write the znode if it still has this version; one that is switched off or missing is written in any case."""
+        """Write the znode if it still has this version; in any case if features are disabled or the znode is missing."""
         if version != NO_EPOCH:
             await self._zookeeper.set(resources.FEATURE, data, version)
         elif await self._zookeeper.exists(resources.FEATURE) is None:

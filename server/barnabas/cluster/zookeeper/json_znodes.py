@@ -94,7 +94,7 @@ class Fields:
         return value
 
     def version(self, latest: int, *, is_strict: bool = False) -> int:
-        """The version of the layout, at least 1. One above `latest` is read as that one, unless `is_strict`."""
+        """The version of the layout, at least 1. A version above `latest` is read as `latest`, unless `is_strict`."""
         version = self.int32("version")
         if version < 1 or (is_strict and version > latest):
             raise self.wrong("version", f"from 1 to {latest}")
@@ -108,7 +108,7 @@ class Fields:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """A text, None if there is none."""
+        """A text, None if it is missing."""
         return self.text(name) if name in self else None
 
     def ids(self, name: str) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ class Fields:
         return tuple(value)
 
     def object(self, name: str) -> Fields:
-        """An object; an empty one if there is none."""
+        """An object; empty if it is missing."""
         value = self._value.get(name)
         if not isinstance(value, dict | None):
             raise self.wrong(name, "an object")

@@ -1,12 +1,12 @@
-"""Elections that a broker misses while only ZooKeeper is unreachable: it asks the other brokers for the leaders.
+"""Elections that a broker misses while only ZooKeeper is unreachable: it requests the leaders from other brokers.
 
-The controller sends nothing more to a broker after its session has ended, so that a broker which is cut off from
-ZooKeeper, and not from its clients, would continue to lead: producers with acks=all would wait for replicas that follow
-another leader, until their requests time out. Other brokers can be trusted, as only a controller raises a leader epoch.
+The controller sends nothing more to a broker after its session has ended, so that a broker which is cut off from ZooKeeper,
+and not from its clients, would continue to lead: producers with acks=all would wait for replicas that follow another
+leader, until their requests time out. Other brokers can be trusted, as only a controller raises a leader epoch.
 
-The rule: only a higher leader epoch changes anything, and only for partitions that this broker believes to lead. No
-broker is asked while ZooKeeper is connected, and no broker stops leading merely because ZooKeeper is unreachable, as in
-Apache Kafka.
+The rule: only a higher leader epoch changes anything, and only for partitions that this broker believes to lead. No request
+is sent while ZooKeeper is connected, and no broker stops leading merely because ZooKeeper is unreachable, as in Apache
+Kafka.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class MissedElections:
                     return
 
     def _next_broker(self) -> int:
-        """Return another broker, each in its turn; this one where it is the only one."""
+        """Return another broker, each in turn; this one if it is the only one."""
         others = sorted(broker_id for broker_id in self._store.image.brokers if broker_id != self._broker_id)
         self._last_asked = next(
             (broker_id for broker_id in others if broker_id > self._last_asked),
@@ -138,7 +138,7 @@ class MissedElections:
 def later_leaders(image: ClusterImage, response: MetadataResponse, broker_id: int) -> list[Change]:
     """Return the states of partitions that this broker believes to lead, and others lead by another broker's metadata.
 
-    Those metadata have no partition epoch: any state from the controller in the same leader epoch is newer.
+    That metadata has no partition epoch: any state from the controller in the same leader epoch is newer.
     """
     changes: list[Change] = []
     for topic in response.topics:

@@ -1,6 +1,6 @@
 """Notifications between Kafka's brokers: numbered znodes below one znode; their data names the change.
 
-The rule: after each connect all is read once, and then the notified changes; so no change is missed while there is no
+The rule: after each connect all state is read once, and then the notified changes; so no change is missed while there is no
 connection. Old notifications are removed, as by Kafka's brokers.
 """
 

@@ -39,7 +39,7 @@ class IdTakenError(Exception):
 async def until_answered(zookeeper: ZooKeeper, request: Callable[[], Awaitable[T]]) -> T:
     """Repeat a request until it is answered, in any session; only for requests that may take effect twice.
 
-    Raises the request's errors, except lost connections and sessions before the session is closed.
+    Raises the request's errors; lost connections and sessions are retried until the session is closed.
     """
     while True:
         try:
@@ -131,7 +131,7 @@ class Registration:
                 continue
 
     async def _try(self, path: str, deadline: float) -> Stat | None:
-        """Make the znode; None if its owner may be gone by now."""
+        """Create the znode; None if its owner's session may have ended by now."""
         try:
             _, stat = await self._zookeeper.create(path, self._data, ephemeral=True)
         except NodeExistsError:

@@ -58,7 +58,7 @@ _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
 
 
 def translated(error: BaseException, path: str) -> ZooKeeperError:
-    """The session's error for one of kazoo's."""
+    """Return the session's error for one of kazoo's."""
     for theirs, ours in _ERRORS:
         if isinstance(error, theirs):
             return ours(path)
@@ -88,7 +88,7 @@ class Multi:
 
     @staticmethod
     def deserialize(data: bytes, offset: int) -> list[Any]:
-        """One result for each operation: a Stat, None, or the error."""
+        """Return one result for each operation: a Stat, None, or the error."""
         results: list[Any] = []
         while True:
             header, offset = packets.MultiHeader.deserialize(data, offset)
@@ -123,7 +123,7 @@ class MultiRead:
 
     @staticmethod
     def deserialize(data: bytes, offset: int) -> list[tuple[bytes, Stat] | None]:
-        """Data and Stat of each znode, None where there is none."""
+        """Return data and Stat of each znode, None for missing ones."""
         results: list[tuple[bytes, Stat] | None] = []
         while True:
             header, offset = packets.MultiHeader.deserialize(data, offset)
@@ -143,7 +143,7 @@ class MultiRead:
 
 
 class WatchCall:
-    """A watch as kazoo calls it, from its thread; two of the same watch are one."""
+    """A watch in the form for kazoo, called in its thread; two of the same watch are equal."""
 
     __slots__ = ("_token", "_watch")
 
@@ -294,7 +294,7 @@ class Requests:
         self._client._call(request, Result(self, done))
 
     def answered(self) -> None:
-        """Note that there is room for one more."""
+        """Note that another request may be sent."""
         with self._lock:
             if not self._waiting:
                 self._in_flight -= 1
@@ -303,7 +303,7 @@ class Requests:
         self._send(request, done)
 
     def broke(self, error: BaseException) -> None:
-        """Note that a request was lost with the connection: those that wait are lost with it."""
+        """Note that a request was lost with the connection: queued ones are lost, too."""
         with self._lock:
             self._in_flight -= 1
             waiting, self._waiting = self._waiting, deque()
@@ -376,7 +376,7 @@ class Pending:
 
 
 class Many:
-    """The answers of many requests, handed over together."""
+    """The answers of many requests, passed on together."""
 
     def __init__(self, pending: Pending, count: int) -> None:
         self._pending = pending
@@ -385,7 +385,7 @@ class Many:
         self.results: list[Any] = [None] * count
 
     def done(self, index: int) -> Done:
-        """Return the callback that takes the answer of one of the requests."""
+        """Return the callback for the answer of one of the requests."""
 
         def done(result: Any, error: BaseException | None) -> None:
             self.results[index] = result

@@ -171,7 +171,7 @@ def decode_acls(path: str, data: bytes) -> frozenset[AclEntry]:
 
 
 def encode_acl_change(pattern: str, resource_type: str, name: str) -> bytes:
-    """A notification that a resource's ACLs have changed: text for literal patterns, JSON for the others."""
+    """Return a notification that a resource's ACLs have changed: text for literal patterns, JSON for the others."""
     if pattern.upper() == "LITERAL":
         return f"{resource_type.upper()}:{name}".encode()
     return encode(

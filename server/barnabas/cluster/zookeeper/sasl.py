@@ -25,7 +25,7 @@ Messages = Callable[[str], Generator[bytes, bytes, None]]
 
 
 class SaslSetupError(Exception):
-    """A login module that cannot be used; the text says why and repeats no password."""
+    """A login module that cannot be used; the text has the reason and no password."""
 
 
 def login_by(jaas: str, service: str) -> Messages:

@@ -18,19 +18,19 @@ ANY_VERSION = -1
 
 
 class ZooKeeperError(Exception):
-    """ZooKeeper did not carry out a request; nothing has changed unless the subclass says otherwise."""
+    """A request to ZooKeeper failed; nothing has changed unless the subclass states otherwise."""
 
 
 class NoNodeError(ZooKeeperError):
-    """There is no such znode, or no parent of it."""
+    """The znode, or its parent, does not exist."""
 
 
 class NodeExistsError(ZooKeeperError):
-    """The znode is there already."""
+    """The znode exists already."""
 
 
 class BadVersionError(ZooKeeperError):
-    """The znode has another version than the one expected: another writer was quicker."""
+    """The znode does not have the expected version: another writer was faster."""
 
 
 class NotEmptyError(ZooKeeperError):
@@ -46,7 +46,7 @@ class ConnectionLostError(ZooKeeperError):
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The session is over: its ephemeral znodes are gone, or soon will be. A new session begins automatically."""
+    """The session has ended: its ephemeral znodes are removed, or soon will be. A new session begins automatically."""
 
 
 class SessionState(Enum):
@@ -112,9 +112,11 @@ Operation = Create | SetData | Delete | Check
 
 
 class ZooKeeper(Protocol):
-    """A session. Paths are absolute below the chroot. Every method may raise ConnectionLostError, SessionExpiredError,
-    NoAuthError; which others, it says. Requests are sent in the order in which they are made, without waiting for the
-    answers of earlier ones; while there is no connection they fail at once with ConnectionLostError.
+    """A session. Paths are absolute below the chroot.
+
+    Every method may raise ConnectionLostError, SessionExpiredError, NoAuthError, and others that it names. Requests are
+    sent in the order in which they are made, without waiting for the answers of earlier ones; without a connection they
+    fail immediately with ConnectionLostError.
     """
 
     @property
@@ -133,7 +135,7 @@ class ZooKeeper(Protocol):
         """Call `changed` with each new state; it must not block."""
 
     async def wait_connected(self) -> None:
-        """Return when the session is connected, be it the same or a new one, or was closed."""
+        """Return when the session is connected, the same or a new one, or was closed."""
 
     async def create(
         self,
@@ -153,7 +155,7 @@ class ZooKeeper(Protocol):
         """Return the data of many znodes, None for missing ones; all are requested together."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Return a znode's Stat, None if there is none; the watch is set in both cases."""
+        """Return a znode's Stat, None if it does not exist; the watch is set in both cases."""
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a znode's children, sorted. Raises NoNodeError."""

@@ -1,8 +1,8 @@
 """The settings below /config, as changes of the metadata image.
 
 The rule: the content of znodes is published in the order of reading; an unreadable znode is logged and leaves the image
-unchanged. At a start there is no former value: an unreadable setting of a topic stops it, as a default in its place
-might delete records.
+unchanged. A start has no former value: an unreadable setting of a topic stops it, as a default in its place might delete
+records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SettingsReader:
     async def read_all(self, image: ClusterImage, *, is_first: bool = False) -> list[Change]:
         """Read the settings of all resources; returns those that differ from the image's.
 
-        Raises ZnodeError for a topic's that cannot be read where it is the first time.
+        Raises ZnodeError for unreadable settings of a topic if `is_first`.
         """
         keys: list[ResourceKey] = []
         for kind in FOLLOWED:

@@ -127,7 +127,7 @@ class ZooKeeperStore:
     # --- life -----------------------------------------------------------------------------------------------
 
     async def open(self, new_cluster_id: str) -> None:
-        """Make the znodes that every broker needs, take the cluster's id or make it this, read the settings.
+        """Create the znodes that every broker needs, read or create the cluster's id, and read the settings.
 
         Raises ZooKeeperError; ZnodeError if the cluster's id, an ACL or a topic's setting cannot be read.
         """
@@ -183,7 +183,7 @@ class ZooKeeperStore:
             nursery.start_soon(self._stay_registered)
 
     async def close(self) -> None:
-        """End the session, with which this broker's registration goes; a change that comes later raises StorageError."""
+        """End the session, and with it this broker's registration; later changes raise StorageError."""
         self._is_closed = True
         if self._running is not None:
             self._running.cancel()
@@ -236,9 +236,9 @@ class ZooKeeperStore:
     # --- what others say ------------------------------------------------------------------------------------
 
     def check_controller(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
-        """See that a request comes from the newest controller, and is meant for this registration of the broker.
+        """Check that a request is from the newest controller, and for this registration of the broker.
 
-        `broker_epoch` is -1 where the request has none. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
+        `broker_epoch` is -1 if the request has none. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH.
         """
         if broker_epoch != UNKNOWN_EPOCH and broker_epoch < self.broker_epoch:
             raise RequestError(
@@ -292,11 +292,11 @@ class ZooKeeperStore:
         return change
 
     async def _with_all_partitions(self, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes, with as many partitions in topics that are new or grow as ZooKeeper says.
+        """Return the changes, with the partition counts of ZooKeeper in new and enlarged topics.
 
-        LeaderAndIsr is the first to name a topic, and has only partitions with replicas here; UpdateMetadata has all. Until
-        it comes, clients and coordinators would see a topic with fewer partitions: clients take the others for deleted, and
-        brokers would not agree on the coordinator of an id, which is a hash over the number of partitions.
+        LeaderAndIsr is the first request with a topic, and has only partitions with replicas here; UpdateMetadata has all.
+        Until that arrives, clients and coordinators would see a topic with fewer partitions: clients consider the others
+        deleted, and brokers would disagree on the coordinator of an id, which is a hash over the number of partitions.
         """
         names = list(dict.fromkeys([name for name in map(_grown, changes) if name is not None]))
         if not names:
@@ -380,7 +380,7 @@ class ZooKeeperStore:
 
 
 def _grown(change: Change) -> str | None:
-    """The topic that this change makes or gives more partitions, or None."""
+    """Return the topic that this change creates or enlarges, None for other changes."""
     match change:
         case TopicCreated(TopicInfo(name)) | PartitionsAdded(name):
             return name

@@ -1,7 +1,7 @@
 """Wait of a broker, after an unclean shutdown, until others have taken over the partitions in which it was in sync.
 
-The rule: a broker that may have lost the end of a log must not lead it, nor count as in sync, while one lives that has
-all of it. The controller ensures that when it notices the absence of a broker; it does not if the broker is back too
+The rule: a broker that may have lost the end of a log must neither lead it nor count as in sync while a live broker has
+all of it. The controller ensures that when it notices the absence of a broker, but not if the broker returns too
 soon. So the broker registers only when it is in no ISR with other live brokers.
 """
 
@@ -64,7 +64,7 @@ async def _assigned(zookeeper: ZooKeeper, broker_id: int, budget: LoopBudget) ->
 
 
 async def _is_needed(zookeeper: ZooKeeper, broker_id: int, partitions: Sequence[TopicPartition]) -> bool:
-    """Return whether an ISR has this broker and another live one."""
+    """Return whether this broker and another live one are in one ISR."""
     try:
         names = await until_answered(zookeeper, lambda: zookeeper.children(znodes.BROKER_IDS))
     except NoNodeError:

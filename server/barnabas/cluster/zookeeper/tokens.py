@@ -29,7 +29,7 @@ class TokensReader:
         self._budget = budget
 
     async def read_all(self, image: ClusterImage) -> list[Change]:
-        """Read all tokens; returns the changes that make the image have the same."""
+        """Read all tokens; returns the changes that update the image to them."""
         try:
             ids = await self._zookeeper.children(resources.TOKENS)
         except NoNodeError:
@@ -38,7 +38,7 @@ class TokensReader:
         return await self.read(image, [*ids, *(token for token in image.tokens if token not in there)])
 
     async def read(self, image: ClusterImage, ids: Iterable[str]) -> list[Change]:
-        """Read these tokens; returns the changes that make the image have the same."""
+        """Read these tokens; returns the changes that update the image to them."""
         distinct = list(dict.fromkeys(ids))
         changes: list[Change] = []
         nodes = await self._zookeeper.get_many([resources.token_path(token) for token in distinct])

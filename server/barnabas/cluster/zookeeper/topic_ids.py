@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 async def restore_topic_ids(zookeeper: ZooKeeper, topic_ids: Mapping[str, bytes]) -> None:
-    """Write these ids into the znodes of topics that have none. Raises ZooKeeperError."""
+    """Write these ids into the znodes of topics that lack an id. Raises ZooKeeperError."""
     for topic, topic_id in topic_ids.items():
         while not await _is_restored(zookeeper, topic, topic_id):
             pass  # another writer was quicker

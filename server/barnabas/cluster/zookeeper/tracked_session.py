@@ -49,7 +49,7 @@ class TrackedSession:
         self._listeners.append(changed)
 
     async def wait_connected(self) -> None:
-        """Return when the session is connected, be it the same or a new one, or was closed."""
+        """Return when the session is connected, the same or a new one, or was closed."""
         while self._state is not SessionState.CONNECTED and not self._is_closed:
             await self._connected.wait()
         await trio.lowlevel.checkpoint()

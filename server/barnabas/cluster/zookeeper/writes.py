@@ -70,7 +70,7 @@ def entity_of(key: ResourceKey) -> tuple[str, str]:
 
 
 def resource_of(entity_type: str, name: str) -> ResourceKey | None:
-    """The resource of the settings of an entity in /config; None for those that are not in the image."""
+    """Return the resource of an entity's settings in /config; None if the image does not have it."""
     for resource_type, kind in _ENTITY_TYPES.items():
         if kind == entity_type:
             if kind in _PLAIN_NAMES:
@@ -81,7 +81,7 @@ def resource_of(entity_type: str, name: str) -> ResourceKey | None:
 
 @dataclass
 class Truth:
-    """State in ZooKeeper that the image does not know yet: topics (None: gone), settings, producer ids."""
+    """State in ZooKeeper that is not in the image yet: topics (None: deleted), settings, producer ids."""
 
     topics: dict[str, TopicInfo | None] = field(default_factory=dict)
     configs: dict[ResourceKey, dict[str, str]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Truth:
         return before != (self.topics, self.configs, self.next_producer_id)
 
     def changes(self, image: ClusterImage) -> Iterator[Change]:
-        """The changes that make an image agree with this."""
+        """Yield the changes that update an image to this state."""
         for name, topic in self.topics.items():
             topic_before = image.topics.get(name)
             if topic_before is not None and (topic is None or not is_same(topic_before, topic)):
@@ -132,7 +132,7 @@ class Truth:
 
 
 def is_same(topic: TopicInfo, other: TopicInfo) -> bool:
-    """Return whether these are the same topic; without ids, topics of one name are taken for the same."""
+    """Return whether these are the same topic; without ids, topics of one name count as the same."""
     return NO_TOPIC_ID in (topic.id, other.id) or topic.id == other.id
 
 
@@ -173,7 +173,7 @@ def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
 
 
 def paths_of(change: Change) -> tuple[str, ...]:
-    """The znodes that a plan for this change must know. Raises TypeError for a change that no broker may make."""
+    """Return the znodes that a plan for this change must read. Raises TypeError for a change that no broker may write."""
     match change:
         case TopicCreated(topic):
             name = topic.name
@@ -232,7 +232,7 @@ class Planner:
         self._truth.add(truth)
 
     def add(self, change: Change) -> None:
-        """Take one more change into the plan."""
+        """Add a change to the plan."""
         match change:
             case TopicCreated(topic):
                 self._create(topic)

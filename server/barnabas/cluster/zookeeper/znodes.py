@@ -1,4 +1,4 @@
-"""The znodes of brokers, topics, the controller and its orders: their paths, and their JSON to values and back. Pure.
+"""The znodes of brokers, topics, the controller and requests to it: their paths, and their JSON to values and back. Pure.
 
 The rule: the written formats are those of Kafka 3.9; all formats since 0.8 are read. Settings, ACLs and consumers are in
 `resource_znodes`. Unreadable content raises ZnodeError.
@@ -176,7 +176,7 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """A topic's partitions by index, and its id; None if it was made before Kafka 2.8."""
+    """A topic's partitions by index, and its id; None if it was created before Kafka 2.8."""
 
     partitions: Mapping[int, ReplicaAssignment]
     topic_id: bytes | None = None
@@ -201,7 +201,7 @@ def encode_topic(topic: TopicAssignment, version: int = 3) -> bytes:
 
 
 def _by_index(parts: Iterable[tuple[int, tuple[int, ...]]]) -> str:
-    """The JSON of broker ids by partition; many partitions have the same ones."""
+    """Return the JSON of broker ids by partition; fast if many partitions have the same ids."""
     texts: dict[tuple[int, ...], str] = {}
     entries = []
     for index, ids in parts:
@@ -332,7 +332,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """Producer ids that a broker may hand out: `count` of them from `first` on."""
+    """Producer ids that a broker may allocate: `count` of them from `first` on."""
 
     broker_id: int
     first: int
@@ -340,7 +340,7 @@ class ProducerIdBlock:
 
 
 def encode_producer_ids(block: ProducerIdBlock) -> bytes:
-    """The JSON of the block that was handed out last."""
+    """Return the JSON of the last allocated block."""
     return encode(
         {
             "version": 1,
@@ -352,7 +352,7 @@ def encode_producer_ids(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_ids(data: bytes) -> ProducerIdBlock:
-    """The block of producer ids that was handed out last."""
+    """Return the last allocated block of producer ids."""
     fields = read(PRODUCER_IDS, data)
     first, last = fields.integer("block_start"), fields.integer("block_end")
     if not 0 <= first <= last < 2**63:

@@ -1,6 +1,6 @@
 """Every setting of the broker, one row each, in tables by subject.
 
-A row is plain data: (name, type, default, allowed, importance, changes, effect, what it does).
+A row is plain data: (name, type, default, allowed, importance, changes, effect, description).
 
     default     text as in a configuration file; None where Kafka has no default
     allowed     "" for anything of the type; "1..9", "0.." or "-1, 1..9" for numbers; "a|b" for one of these (each
@@ -18,9 +18,9 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
 Names, types, defaults and bounds are those of Apache Kafka 4.4; a default that differs is named in
 docs/decisions/0030-defaults.md.
 
-The rule: a setting that the broker acts on has an empty effect (or `cluster`) and a name in `config/broker.py`; tests hold
-the two together. A table is read when a name is looked for that the tables before it do
-not have. A setting that Kafka does not have is a row of the table `own`.
+The rule: a setting that the broker acts on has an empty effect (or `cluster`) and a name in `config/broker.py`; tests
+compare the two. A table is read when a name is looked up that the tables before it lack. A setting that Kafka does not have
+is a row of the table `own`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _settings: dict[str, Setting[Any]] = {}
 
 
 def find(name: str) -> Setting[Any] | None:
-    """The broker setting called `name`, None if there is none.
+    """Return the broker setting with this name, None if it does not exist.
 
     `listener.name.NAME.X` is X for one listener, `listener.name.NAME.MECHANISM.X` for one SASL mechanism of it.
     """
@@ -127,7 +127,7 @@ def names() -> Iterator[str]:
 
 
 def listed(*, in_cluster: bool = False) -> list[str]:
-    """The names of those settings that are shown even when they are not set; those of a broker in a cluster are more."""
+    """The names of the settings that are shown even if they are not set; for a broker in a cluster these are more."""
     return [name for name in names() if is_listed(name, in_cluster=in_cluster)]
 
 

@@ -1,7 +1,7 @@
 """Settings of Barnabas that Kafka does not have.
 
-The columns are explained in `barnabas.config.tables`. The rule: they are shown where they are set, so that tools may take
-what is shown to a Kafka.
+The columns are explained in `barnabas.config.tables`. The rule: they are shown only if they are set, so that a tool may
+copy all shown settings to a Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replicas, leaders and what brokers do for each other.
+"""Replicas, leaders and communication between brokers.
 
 The columns are explained in `barnabas.config.tables`.
 """

@@ -1,4 +1,4 @@
-"""Settings of Kafka 3 that Kafka 4 no longer has, those of ZooKeeper among them; older files need no change.
+"""Settings of Kafka 3 that Kafka 4 no longer has, including those of ZooKeeper, so that older files need no change.
 
 The columns are explained in `barnabas.config.tables`.
 """

@@ -1,4 +1,4 @@
-"""Topics as a whole: how they are made, and policies about them.
+"""Topics as a whole: their creation, and policies about them.
 
 The columns are explained in `barnabas.config.tables`.
 """

@@ -1,7 +1,7 @@
-"""Routes of the console: all that it shows can be had as JSON, and all that it does is one request.
+"""Routes of the console: all that it shows is available as JSON, and each of its actions is one request.
 
-The rule: a route is a row of a module's `ROUTES`; the server and the reference go by these rows. What a handler raises
-becomes an answer here, and nowhere else.
+The rule: a route is a row of a module's `ROUTES`; the server and the reference use these rows. An exception of a handler
+becomes an answer only here.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ _WORDS = {
 
 
 async def list_acls(call: Call) -> object:
-    """Return a page of ACLs, and the words that they are made of."""
+    """Return a page of ACLs, and the words for their fields."""
     return acl_page(call, await call.backend.admin.acls())
 
 
 def acl_page(call: Call, acls: Sequence[Acl]) -> dict[str, Any]:
-    """Return the page of ACLs that a request asks for, and the words that they are made of."""
+    """Return the requested page of ACLs, and the words for their fields."""
     page = paging.page_of(
         call,
         acls,
@@ -46,7 +46,7 @@ def acl_page(call: Call, acls: Sequence[Acl]) -> dict[str, Any]:
 
 
 def _acl(call: Call) -> Acl:
-    """Return the ACL of a body: all of its parts are given. Raises ConsoleError."""
+    """Return the ACL of a body, which must have all fields. Raises ConsoleError."""
     values = {name: call.field(name, str) for name in Acl._fields}
     for name, words in _WORDS.items():
         if values[name] not in words:
@@ -131,7 +131,7 @@ async def change_quotas(call: Call) -> object:
 
 
 async def list_tokens(call: Call) -> object:
-    """Return delegation tokens, without what one could log in with."""
+    """Return delegation tokens, without the HMACs that would allow a login."""
     rows: list[dict[str, Any]] = []
     for token in await call.backend.admin.tokens():
         row = token._asdict()

@@ -19,7 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 
 async def overview(call: Call) -> object:
-    """Return what a first look shows: the cluster in numbers."""
+    """Return the overview: the cluster in numbers."""
     backend = call.backend
     summary: dict[str, Any] = {}
 
@@ -61,7 +61,7 @@ async def overview(call: Call) -> object:
 
 
 async def _quietly(work: Any, summary: dict[str, Any]) -> None:
-    """Omit values that a visitor may not see, and keep the reason."""
+    """Run `work`; values that the visitor may not see are omitted, with the error as the reason."""
     try:
         await work()
     except ClientError as error:
@@ -81,7 +81,7 @@ async def show_history(call: Call) -> object:
 
 
 async def _hidden_groups(call: Call, groups: set[str]) -> set[str]:
-    """Return those of the groups that the visitor may not describe, where visitors log in."""
+    """Return the groups that the visitor may not describe, if visitors log in."""
     backend = call.backend
     if not backend.target.mechanisms or not groups:
         return set()
@@ -141,7 +141,7 @@ async def list_brokers(call: Call) -> object:
 
 
 async def show_quorum(call: Call) -> object:
-    """Return the quorum of controllers; no nodes where the cluster has none."""
+    """Return the quorum of controllers; without nodes if the cluster has no quorum."""
     admin = call.backend.admin
     try:
         leader, epoch, nodes = await admin.quorum()
@@ -183,7 +183,7 @@ def _log_dir(log_dir: LogDir) -> dict[str, Any]:
 
 
 def entry_as_json(entry: ConfigEntry) -> dict[str, Any]:
-    """Return a setting with where its value comes from."""
+    """Return a setting with the source of its value."""
     return {
         "name": entry.name,
         "value": entry.value,
@@ -206,7 +206,7 @@ async def settings_of(call: Call, resource: Resource) -> object:
 
 
 async def change_settings(call: Call, resource: Resource) -> None:
-    """Change settings of a resource as a body says. Raises ClientError, ConsoleError."""
+    """Change settings of a resource, from a body. Raises ClientError, ConsoleError."""
     values, removed = call.field("set", dict, {}), call.field("remove", list, [])
     if not all(isinstance(value, str) for value in (*values.values(), *removed)):
         raise ConsoleError(400, "set: names with texts, remove: names expected")

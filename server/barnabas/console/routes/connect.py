@@ -1,6 +1,6 @@
-"""Routes over Kafka Connect: its clusters, connectors and tasks, and what is done to them, by its REST interface.
+"""Routes over Kafka Connect: its clusters, connectors and tasks, and actions on them, by its REST interface.
 
-The rule: the right to describe the cluster lets a visitor look, the right to alter it act; no password is shown.
+The rule: reading requires the right to describe the cluster, actions the right to alter it; no password is shown.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def _ask(
 
 
 def _failure(error: RegistryError, message: str) -> ConsoleError:
-    """Return the error of a worker as one of the console; an answer of 401 or 5xx is not about the visitor."""
+    """Return the error of a worker as an error of the console; a status of 401 or 5xx is not the visitor's fault."""
     is_refusal = 400 <= error.status < _SERVER_ERROR and error.status != 401
     return ConsoleError(error.status if is_refusal else 502, f"Kafka Connect: {message}")
 
@@ -128,7 +128,7 @@ async def list_plugins(call: Call) -> object:
 
 
 def _small(data: bytes) -> dict[str, Any]:
-    """Return an object of a worker's that is small; an empty one for anything else. Raises ConsoleError."""
+    """Return a small object of a worker; empty for any other value. Raises ConsoleError."""
     if len(data) > CONFIG_BYTES_MAX:
         raise ConsoleError(413, f"a config of more than {CONFIG_BYTES_MAX} bytes is not shown here")
     try:
@@ -165,7 +165,7 @@ async def _filled(call: Call, client: ConnectClient, name: str) -> dict[str, str
 
 
 async def validate_config(call: Call) -> object:
-    """Return what the plugin says of a config: its settings, and what is wrong with them."""
+    """Return the plugin's validation of a config: its settings, and their errors."""
     client = await _client(call, "alter")
     config = await _filled(call, client, call.field("connector", str, ""))
     return await _validated(call, client, config)

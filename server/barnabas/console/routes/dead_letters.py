@@ -9,7 +9,7 @@ from barnabas.console.redriving import REDRIVEN_MAX, planned, redrive
 
 
 async def redrive_letters(call: Call) -> object:
-    """Send dead letters again, or tell what would be sent."""
+    """Send dead letters again, or return the plan."""
     offsets = _offsets(call.field("offsets", dict))
     target = call.field("target", str, "")
     is_executed = call.field("execute", bool, False)
@@ -24,7 +24,7 @@ async def redrive_letters(call: Call) -> object:
 
 
 def _offsets(body: Mapping[str, object]) -> dict[int, set[int]]:
-    """Return offsets by partition, as a body has them. Raises ConsoleError."""
+    """Return offsets by partition, from a body. Raises ConsoleError."""
     offsets: dict[int, set[int]] = {}
     for partition, values in body.items():
         if not partition.isdecimal() or not partition.isascii() or not isinstance(values, list):

@@ -1,4 +1,4 @@
-"""Routes over groups of every kind: members, assignments, lag now and over time, offsets set anew, groups deleted."""
+"""Routes over groups of every kind: members, assignments, lag now and over time, reset offsets, deletion."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def list_groups(call: Call) -> object:
 
 
 async def _listed(call: Call) -> ListedGroup:
-    """Return the group of a path, as the list has it. Raises ClientError."""
+    """Return the group of a path, from the list of groups. Raises ClientError."""
     name = call.path["group"]
     listed, failures = await call.backend.admin.list_groups()
     if name in listed:
@@ -74,7 +74,7 @@ async def _listed(call: Call) -> ListedGroup:
 
 
 async def describe_group(call: Call) -> object:
-    """Return a group: its members, what they have, and how far behind they are."""
+    """Return a group: its members, their assignments, and the lags."""
     listed = await _listed(call)
     lag = (await lags_of(call.backend.admin, {listed.group_id: listed}))[listed.group_id]
     if isinstance(lag.info, ClientError):
@@ -112,7 +112,7 @@ async def describe_group(call: Call) -> object:
 
 
 async def _dead_letter_topic(call: Call, info: GroupInfo) -> str | None:
-    """Return the topic of a share group's dead letter queue; None without one, or where the visitor may not ask."""
+    """Return the topic of a share group's dead letter queue; None without one, or if the visitor may not see it."""
     if info.kind != SHARE:
         return None
     group = Resource("group", info.group_id)
@@ -123,7 +123,7 @@ async def _dead_letter_topic(call: Call, info: GroupInfo) -> str | None:
 
 
 def _described(lag: GroupLag, info: GroupInfo) -> dict[str, Any]:
-    """Return a group, with as many of its members' topics and partitions as a person can look at."""
+    """Return a group, with a limited number of its members' topics and partitions."""
     room = [NAMES_MAX]
     return {
         "name": info.group_id,
@@ -158,7 +158,7 @@ NAMES_MAX = 20_000
 
 
 def _first(names: Sequence[T], room: list[int]) -> list[T]:
-    """Return those for which there is room, and have less of it from then on."""
+    """Return as many names as there is room for, and reduce the room."""
     shown = list(names[: room[0]])
     room[0] -= len(shown)
     return shown
@@ -172,7 +172,7 @@ def _by_topic(places: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 async def reset_offsets(call: Call) -> object:
-    """Say what offsets a group would get, and set them if that is asked for."""
+    """Return the new offsets of a group, and set them if the body requests it."""
     admin, name = call.backend.admin, call.path["group"]
     listed, _ = await admin.list_groups()
     group = listed.get(name)

@@ -45,7 +45,7 @@ async def list_connections(call: Call) -> object:
 
 
 async def tap_requests(call: Call) -> object:
-    """Return requests with their answers, as they come."""
+    """Return requests with their responses, as a stream of events."""
     live, filters = _live(call), dict(call.query)
 
     async def work(send: Send) -> None:
@@ -75,7 +75,7 @@ async def _as_json(requests: Sequence[Seen]) -> list[bytes]:
 
 
 async def show_metrics(call: Call) -> object:
-    """Return the broker's metrics: families, and samples of those that are asked for."""
+    """Return the broker's metrics: families, and samples of the requested ones."""
     names = tuple(filter(None, call.query.get("names", "").split(",")))
     families = await _live(call).metrics(seconds_max=0.0 if names else NAMES_SECONDS_MAX)
     return {"families": families_of(families, names)}

@@ -63,7 +63,7 @@ async def _listed_view(call: Call, chars_max: int = SHOWN_CHARS) -> View:
 
 
 async def _sought(call: Call) -> Sought | None:
-    """Return the search of a request, checked; None if it has none. Raises ConsoleError."""
+    """Return the checked search of a request; None if it has none. Raises ConsoleError."""
     sought: Sought
     if "where" in call.query:
         if "text" in call.query:
@@ -168,7 +168,7 @@ def _place(call: Call) -> tuple[Place, int]:
 
 
 async def _record_at(call: Call, view: View) -> tuple[Row, int]:
-    """Return the record that a path names, and the first offset of its partition. Raises ConsoleError, ClientError."""
+    """Return the record of a path, and the first offset of its partition. Raises ConsoleError, ClientError."""
     place, offset = _place(call)
     places = await places_of(call.backend, place[0], str(place[1]))
     bounds = await bounds_of(call.backend, places, is_committed=call.flag("committed"))
@@ -189,7 +189,7 @@ async def _record_at(call: Call, view: View) -> tuple[Row, int]:
 
 
 async def find_previous(call: Call) -> object:
-    """Return the record before one that has its key, as far as it is looked for."""
+    """Return the previous record with the same key, within the limit of the search."""
     view = view_of(call, WHOLE_CHARS)
     row, first = await _record_at(call, replace(view, with_records=True))
     key = _key_of(row)
@@ -201,7 +201,7 @@ async def find_previous(call: Call) -> object:
 
 
 def _key_of(row: Row) -> bytes:
-    """Return the key of a record. Raises ConsoleError where there is none."""
+    """Return the key of a record. Raises ConsoleError if it has none."""
     if row.record is None or row.problem:
         raise ConsoleError(422, row.problem)
     if row.record.key is None:
@@ -227,7 +227,7 @@ async def export_records(call: Call) -> object:
 
 
 async def tail_records(call: Call) -> object:
-    """Return records as they come."""
+    """Return new records, as a stream of events."""
     view = replace(await _listed_view(call), match=await _sought(call))
     bounds = await _bounds(call)
     return Events(lambda send: tail(call.backend, bounds, view, send))

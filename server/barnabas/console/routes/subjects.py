@@ -105,7 +105,7 @@ def subjects_page(data: bytes, query: Mapping[str, str]) -> bytes:
 
 
 async def show_subject(call: Call) -> object:
-    """Return a subject: its versions, and the schema of one."""
+    """Return a subject: its versions, and the schema of one version."""
     subject = quote(call.path["subject"], safe="")
     versions = await ask(call, "GET", f"/subjects/{subject}/versions")
     version = call.whole("version", versions[-1], least=1)
@@ -115,7 +115,7 @@ async def show_subject(call: Call) -> object:
 
 
 async def compare_versions(call: Call) -> object:
-    """Return two versions of a subject beside each other."""
+    """Return two versions of a subject side by side."""
     from barnabas.console.versions import compare
 
     subject = quote(call.path["subject"], safe="")

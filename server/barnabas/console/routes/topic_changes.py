@@ -1,6 +1,6 @@
 """Routes that change topics: create, add partitions, configure, trim, delete.
 
-The rule: what destroys records says how many before, and is done if the body names the topic.
+The rule: an action that destroys records first reports their number, and is executed if the body names the topic.
 """
 
 from __future__ import annotations

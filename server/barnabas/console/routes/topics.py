@@ -29,7 +29,7 @@ UNKNOWN = dict.fromkeys(COLUMNS)
 
 
 async def list_topics(call: Call) -> object:
-    """Return a page of topics, with what their partitions hold."""
+    """Return a page of topics, with the sizes of their partitions."""
     backend = call.backend
     history = await backend.history()
     history.begin()
@@ -88,7 +88,7 @@ async def topic_of(call: Call) -> TopicInfo:
 
 
 async def describe_topic(call: Call) -> object:
-    """Return a topic with a page of its partitions, and what all of them hold unless they are very many."""
+    """Return a topic with a page of its partitions, and the sums over all of them unless they are too many."""
     info = await topic_of(call)
     page = paging.page_of(
         call,
@@ -139,7 +139,7 @@ async def topic_settings(call: Call) -> object:
 
 
 async def topic_producers(call: Call) -> object:
-    """Return the producers that a topic's partitions know, those with an open transaction first."""
+    """Return the producers of a topic's partitions, those with an open transaction first."""
     info = await topic_of(call)
     led = [(info.name, partition.number) for partition in info.partitions if partition.leader >= 0]
     producers = await call.backend.admin.producers(led[:MEASURED_MAX])
@@ -166,7 +166,7 @@ async def topic_producers(call: Call) -> object:
 
 
 async def topic_groups(call: Call) -> object:
-    """Return the groups that read a topic or have committed offsets of it, the one that is furthest behind first."""
+    """Return the groups that read a topic or have committed offsets of it, that with the largest lag first."""
     name, admin = call.path["topic"], call.backend.admin
     listed, _ = await admin.list_groups()
     groups = dict(list(listed.items())[:GROUPS_MAX])

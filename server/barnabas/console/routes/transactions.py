@@ -1,4 +1,4 @@
-"""Routes over transactions: open ones by age, and those that hang are aborted."""
+"""Routes over transactions: open ones by age, and the abort of hanging ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERS: dict[str, Callable[[ListedTransaction], Any]] = {
 
 
 async def list_transactions(call: Call) -> object:
-    """Return a page of transactional ids, with the age of what is open."""
+    """Return a page of transactional ids, with the age of open transactions."""
     listed, failures = await call.backend.admin.list_transactions()
     if call.flag("open"):
         listed = [transaction for transaction in listed if transaction.state in OPEN]

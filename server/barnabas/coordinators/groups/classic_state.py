@@ -131,7 +131,7 @@ class ClassicState:
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:
-        """Check the committer, and count the commit as a sign of life. A group without members takes any commit.
+        """Check the committer, and count the commit as a sign of life. A group without members accepts any commit.
 
         Old transactional producers cannot name the member for which they commit, and need not.
         """
@@ -169,11 +169,11 @@ class ClassicState:
     # --- time -----------------------------------------------------------------------------------------------
 
     def watch_session(self, member: Member, now_ms: int, out: Decision) -> None:
-        """Start a member's session timeout anew."""
+        """Restart a member's session timeout."""
         out.timers[("session", self.id, member.id)] = now_ms + member.session_timeout_ms
 
     def watch_sessions_of(self, members: Sequence[Member], now_ms: int, out: Decision) -> None:
-        """Start the session timeouts of these members anew; if they are many, after the event."""
+        """Restart the session timeouts of these members; if they are many, after the event."""
         group_id = self.id
         timers = (
             (("session", group_id, member.id), now_ms + member.session_timeout_ms) for member in members

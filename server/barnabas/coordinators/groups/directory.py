@@ -28,7 +28,7 @@ class GroupDirectory(Protocol):
         """Return whether a group exists in any form, with members or offsets."""
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
-        """Return a group, None if there is none of this kind."""
+        """Return a group, None if it does not exist or is of another kind."""
 
     def group(self, group_id: str) -> ClassicGroup:
         """Return a classic group. Raises UNKNOWN_MEMBER_ID."""
@@ -43,7 +43,7 @@ class GroupDirectory(Protocol):
         """Return a streams group for its first member; its first record registers it."""
 
     def replayed_streams_group(self, group_id: str) -> StreamsGroup:
-        """Return the streams group for its first record: that of `new_streams_group`, if there is one."""
+        """Return the streams group for its first record: that of `new_streams_group`, if it exists."""
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Return a share group. Raises GROUP_ID_NOT_FOUND."""

@@ -253,7 +253,7 @@ class ReconciledGroup(EpochGroup[E, K]):
         context.out.timers["revocation", self.id, member.id] = due_ms
 
     def overdue_member(self, timer: str, member_id: str) -> E | None:
-        """Return the member of an expired timer, None if it is gone or has done its part."""
+        """Return the member of an expired timer, None if it has left, or has revoked in time."""
         member = self.members.get(member_id)
         if member is not None and timer == "revocation" and member.state is not MemberState.UNREVOKED:
             return None
@@ -278,7 +278,7 @@ class ReconciledGroup(EpochGroup[E, K]):
             self.static_ids[member.instance_id] = member.id
 
     def drop_member(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
+        """Remove a member, if the group has it."""
         self._release(member_id)
         self.members.pop(member_id, None)
 

@@ -30,7 +30,7 @@ _KEEPS_OFFSETS_ONLY = OffsetRetention()
 def forgetting_topics(shard: GroupShard, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
     """Yield events that remove the offsets in deleted topics, also those of open transactions.
 
-    Later commits than `deleted_ms` belong to a new topic of that name.
+    Commits later than `deleted_ms` belong to a new topic of that name.
     """
     for number, group_id in enumerate(tuple(shard.offsets.keys() | shard.pending.groups())):
         places = dict.fromkeys(chain(shard.offsets.get(group_id, ()), shard.pending.each(group_id)))
@@ -63,7 +63,7 @@ def expiring(shard: GroupShard, now_ms: int) -> Iterator[Event | Large]:
 def _expired(
     shard: GroupShard, group_id: str, some: Iterable[TopicPartition], now_ms: int
 ) -> list[TopicPartition]:
-    """Return the expired ones of these offsets of a group."""
+    """Return the expired partitions among some offsets of a group."""
     group = shard.groups.get(group_id)
     committed = shard.offsets.get(group_id, {})
     offsets = {

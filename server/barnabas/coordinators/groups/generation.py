@@ -41,7 +41,7 @@ def leaders_entry(member: Member, protocol: str) -> JoinGroupResponse.JoinGroupR
 
 
 class Generation:
-    """A generation, immutable; `members` are for its leader, which is None if there is none."""
+    """A generation, immutable; `members` are for its leader, which may be None."""
 
     __slots__ = ("leader", "members", "number", "protocol", "protocol_type")
 

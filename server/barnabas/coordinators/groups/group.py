@@ -56,7 +56,7 @@ class Group(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may end, or become one of another kind: it has no members, and none about to join."""
+        """True if the group may end, or become a group of another kind: it has no members, and none about to join."""
 
     @property
     def is_written(self) -> bool:

@@ -99,7 +99,7 @@ def _upgraded(
 
 
 def _send_back(group: ClassicGroup, context: EventContext) -> None:
-    """End the rebalance of the classic group: its waiters are told to join again."""
+    """End the rebalance of the classic group: waiting requests are answered REBALANCE_IN_PROGRESS."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     for member_id, waiter in group.members.joining.items():
         response = JoinGroupResponse(error_code=code, member_id=member_id)

@@ -71,7 +71,7 @@ def _to_heartbeat_in(
 def member_overdue(
     shard: GroupDirectory, group: ConsumerGroup, timer: str, member_id: str, context: EventContext
 ) -> None:
-    """Remove a member without heartbeats, or one that has not done its part in time."""
+    """Remove a member without heartbeats, or one that has not revoked its partitions in time."""
     member = group.overdue_member(timer, member_id)
     if member is not None:
         _remove(shard, group, member, context)

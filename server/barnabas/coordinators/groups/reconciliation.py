@@ -1,7 +1,7 @@
 """The step of one member towards its target. Pure.
 
 The rule: a partition is assigned to a member only when no other member has it, and counts as revoked only when its owner
-no longer reports it. A member moves on alone; only members that are to get its partitions wait for it.
+no longer reports it. A member takes its steps alone; only members that are to get its partitions wait for it.
 
 Partitions of consumer groups and tasks of streams groups move alike.
 """
@@ -49,10 +49,10 @@ def reconcile(
     reported: frozenset[Any] | None,
     adjust: Adjust | None = None,
 ) -> M:
-    """Return the member after the largest possible step; the same object if there is none.
+    """Return the member after the largest possible step; the same object if no step is possible.
 
-    `taken` are partitions or tasks that cannot be assigned now; `reported` are those in its request, None if it has
-    none. `adjust` may change the step, for groups in which a member can have a task in several roles. Raises
+    `taken` are partitions or tasks that cannot be assigned now; `reported` are those in its request, None if the request
+    has none. `adjust` may change the step, for groups in which a member can have a task in several roles. Raises
     FENCED_MEMBER_EPOCH for a member in an unknown state.
     """
     if member.is_reconciled_to(target_epoch):

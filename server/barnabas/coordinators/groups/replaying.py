@@ -49,7 +49,7 @@ class Replay(Generic[G]):
     ) -> None:
         """Replay a record.
 
-        `find` returns the group with an id; if there is none of this kind, a new one if the flag is true, else None.
+        `find` returns the group with an id; if none of this kind exists, a new one if the flag is true, else None.
         """
         type_id, where, written = decoded
         record_type, apply_record = self._types[type_id]

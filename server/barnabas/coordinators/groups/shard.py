@@ -85,7 +85,7 @@ class GroupShard:
     # --- lookups --------------------------------------------------------------------------------------------
 
     def find(self, group_id: str, kind: type[G]) -> G | None:
-        """Return a group, None if there is none of this kind."""
+        """Return a group, None if it does not exist or is of another kind."""
         group = self.groups.get(group_id)
         # the metaclass of the protocol makes a negative isinstance 20 times slower
         return group if type(group) is kind else None
@@ -107,7 +107,7 @@ class GroupShard:
         return self._new_streams
 
     def replayed_streams_group(self, group_id: str) -> StreamsGroup:
-        """Return the streams group for its first record: that of `new_streams_group`, if there is one."""
+        """Return the streams group for its first record: that of `new_streams_group`, if it exists."""
         new, self._new_streams = self._new_streams, None
         return new if new is not None and new.id == group_id else StreamsGroup(group_id, self.settings)
 
@@ -171,7 +171,7 @@ class GroupShard:
         return group_id in self.groups or group_id in self.offsets or self.pending.has(group_id)
 
     def join(self, joining: Joining, now_ms: int, out: Decision) -> None:
-        """Handle a JoinGroup request; the first one creates the group. Raises RequestError."""
+        """Handle a JoinGroup request; the first request creates the group. Raises RequestError."""
         protocols.join_group(self, joining, EventContext(self.metadata.image, now_ms, out))
 
     def is_up_to_date(self, beat: Heartbeat, now_ms: int) -> bool:
@@ -191,7 +191,7 @@ class GroupShard:
     def consumer_heartbeat(
         self, beat: Heartbeat, now_ms: int, out: Decision
     ) -> ConsumerGroupHeartbeatResponse:
-        """Handle a ConsumerGroupHeartbeat request; the first one creates the group. Raises RequestError."""
+        """Handle a ConsumerGroupHeartbeat request; the first request creates the group. Raises RequestError."""
         return protocols.consumer_heartbeat(
             self, beat, EventContext(self.metadata.image, now_ms, out, beat.may_describe)
         )
@@ -245,13 +245,13 @@ class GroupShard:
     def streams_heartbeat(
         self, beat: streams_membership.Heartbeat, now_ms: int, out: Decision
     ) -> streams_membership.Answer:
-        """Handle a StreamsGroupHeartbeat request; the first one creates the group. Raises RequestError."""
+        """Handle a StreamsGroupHeartbeat request; the first request creates the group. Raises RequestError."""
         return protocols.streams_heartbeat(self, beat, EventContext(self.metadata.image, now_ms, out))
 
     def share_heartbeat(
         self, beat: share_membership.Heartbeat, now_ms: int, out: Decision
     ) -> share_membership.Answer:
-        """Handle a ShareGroupHeartbeat request; the first one creates the group. Raises RequestError."""
+        """Handle a ShareGroupHeartbeat request; the first request creates the group. Raises RequestError."""
         return protocols.share_heartbeat(self, beat, EventContext(self.metadata.image, now_ms, out))
 
     def share_assignment_ahead(
@@ -352,7 +352,7 @@ class GroupShard:
         return False
 
     def end(self, group_id: str, kind: type[Group]) -> None:
-        """Remove a group, if there is one of this kind; otherwise another kind has taken its place."""
+        """Remove a group, if it exists and is of this kind; otherwise a group of another kind has replaced it."""
         if self.find(group_id, kind) is not None:
             del self.groups[group_id]
             self._begun_ms.pop(group_id, None)

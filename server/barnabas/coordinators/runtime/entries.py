@@ -1,4 +1,4 @@
-"""The batches of an internal topic: made from decisions, and read again.
+"""The batches of an internal topic: encoded from decisions, and read again.
 
 The rule: this module is imported with the first shard, like all code that reads and writes records.
 """

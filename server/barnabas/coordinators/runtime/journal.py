@@ -35,7 +35,7 @@ class Journal(Protocol):
     def append(
         self, partition: int, records: Sequence[Record], now_ms: int, producer: tuple[int, int] | None = None
     ) -> int:
-        """Append records, in the transaction of `producer` if there is one; returns the offset after them.
+        """Append records, in the transaction of `producer` if it is set; returns the offset after them.
 
         Raises RequestError, StorageError.
         """

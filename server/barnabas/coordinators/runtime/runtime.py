@@ -3,15 +3,14 @@
 A coordinator keeps its state in a log. Its machine, one for each partition (a shard), is a replay of that partition, so a
 broker that takes over a partition continues from the log alone. All work on a machine is a write or a read.
 
-A write runs an event. The event looks at the machine, and fills a decision: records, replies, timers, effects. The runtime
-appends the records as one batch and replays them into the machine at once, so that the next event sees them; it returns
-the result when the high watermark has passed them. An event that raises has decided nothing. A read looks at the machine
-and decides nothing. Its answer waits for the high watermark like that of a write: no answer shows state that a failure of
-the leader could take back.
+A write runs an event. The event reads the machine, and fills a decision: records, replies, timers, effects. The runtime
+appends the records as one batch and replays them into the machine immediately, so that the next event sees them; it returns
+the result when the high watermark has passed them. An event that raises has decided nothing. A read decides nothing. Its
+answer waits for the high watermark like that of a write: no answer contains state that a failure of the leader could undo.
 
-Events of a shard run one after the other and never wait inside, so machines need no locks. An event that is too large for
-a turn of the event loop decides in a thread, and the next events of its shard queue up. A timer that is due is an event,
-too. Replies and effects follow the commit; where they are many, in slices with checkpoints between them.
+Events of a shard run one after the other and never wait inside, so machines need no locks. An event that is too large for a
+turn of the event loop decides in a thread, and the next events of its shard queue up. A timer that is due is an event, too.
+Replies and effects follow the commit; where they are many, in slices with checkpoints between them.
 
 A shard belongs to one leader epoch, which is compared before each event: a former leader answers NOT_COORDINATOR. `Shards`
 loads and unloads them, `ShardLog` appends to their log, `Answers` and `Timers` do what their names say.
@@ -72,10 +71,10 @@ class Runtime(Generic[M]):
     ) -> None:
         """`now_ms` is the wall clock, and `steady_ms` the monotonic one, for timers; None for the same.
 
-        `prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
+        `prepare` is awaited once, before the first shard is created: it imports in a thread the modules that `make` needs.
 
-        Large events decide in `threads`; None: in the event loop like all others. `is_large_timer` says whether a
-        timer's event is large; None: never.
+        Large events decide in `threads`; None: in the event loop like all others. `is_large_timer` says whether a timer's
+        event is large; None: never.
         """
         self._journal = journal
         self._threads = threads

@@ -58,7 +58,7 @@ class Shards(Generic[M]):
     ) -> None:
         """`name` is used in log lines; `loaded` is called directly after a shard has become active.
 
-        `prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
+        `prepare` is awaited once, before the first shard is created: it imports in a thread the modules that `make` needs.
         """
         self._name = name
         self._journal = journal

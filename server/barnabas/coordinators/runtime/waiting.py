@@ -99,7 +99,7 @@ class FutureReply(Future[T]):
         return await resolved(self._respond(self._waiter.outcome))
 
     def cancel(self) -> None:
-        """Drop the answer when it comes."""
+        """Discard the answer when it arrives."""
         self._waiting.pop(self._number, None)
 
 

@@ -50,7 +50,7 @@ def again(
 ) -> tuple[list[Span], bool]:
     """Return the offsets of these runs, between `first` and `last`, to deliver again; and whether more records may follow.
 
-    `after_others` is whether the same fetch has acquired something before.
+    `after_others`: whether the same fetch has already acquired other records.
     """
     picked: list[Span] = []
     count = 0

@@ -115,7 +115,7 @@ class ClusterShareState:
         )
 
     async def summary(self, key: StateKey) -> ShareState | None:
-        """Return the state without its batches, None if there is none. Raises RequestError."""
+        """Return the state without its batches, None if it does not exist. Raises RequestError."""
         request = ReadShareGroupStateSummaryRequest
         asked = request.PartitionData(partition=key[2])
         topics = [request.ReadStateSummaryData(topic_id=key[1], partitions=[asked])]

@@ -76,7 +76,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         self._counts.writes_ms.add(max(self._now_ms() - now_ms, 0))
 
     async def summary(self, key: StateKey) -> ShareState | None:
-        """Return the state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
+        """Return the state, None if it does not exist. Raises RequestError as `ShareStateShard.summary`."""
         return await self.read(name_of(key), lambda shard: shard.summary(key))
 
     async def delete(self, key: StateKey) -> None:

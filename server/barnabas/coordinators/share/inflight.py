@@ -38,8 +38,8 @@ AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 class Run:
     """Offsets `first` to `last`, all in the same state.
 
-    `deliveries` counts how often they were handed out; `batch` is the span with which they were handed out first.
-    While acquired they belong to `member` until `lock_due_ms`; `target` is the state that is being written down.
+    `deliveries` counts how often they were delivered; `batch` is the span of their first delivery. While acquired they
+    belong to `member` until `lock_due_ms`; `target` is the state that is being persisted.
     """
 
     first: int
@@ -60,7 +60,7 @@ class Run:
         return self.state if self.target is None else self.target
 
     def may_join(self, other: Run) -> bool:
-        """Return whether `other`, which comes next, differs only in its offsets."""
+        """Return whether `other`, the next run, differs only in its offsets."""
         return (
             self.state is other.state
             and self.deliveries == other.deliveries
@@ -94,12 +94,12 @@ class InFlight:
 
     @property
     def first(self) -> int:
-        """The first offset in flight; there must be one."""
+        """The first offset in flight; the flight must not be empty."""
         return self._runs[0].first
 
     @property
     def last(self) -> int:
-        """The last offset in flight; there must be one."""
+        """The last offset in flight; the flight must not be empty."""
         return self._runs[-1].last
 
     def append(self, run: Run) -> None:
@@ -115,7 +115,7 @@ class InFlight:
         return self._runs[self._index(first) : self._index(last) + 1]
 
     def cut(self, first: int, last: int) -> list[Run]:
-        """Return the runs of these offsets, none of which goes beyond them: those at the edges are cut in two."""
+        """Return the runs of exactly these offsets: runs that extend beyond them are split."""
         if first > last or not self._runs:
             return []
         self._cut_at(first)

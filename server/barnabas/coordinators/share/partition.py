@@ -90,7 +90,7 @@ class SharePartition:
 
     @property
     def end(self) -> int:
-        """The offset after the last record in flight; the start offset if there is none."""
+        """The offset after the last record in flight; the start offset if none is in flight."""
         return self.flight.last + 1 if self.flight else self.start_offset
 
     @property
@@ -395,7 +395,7 @@ class SharePartition:
         self.flight.drop_before(self.start_offset)
 
     def log_starts_at(self, offset: int) -> None:
-        """Handle a new log start offset: records before it are gone, acquired or not."""
+        """Handle a new log start offset: records before it are deleted, acquired or not."""
         if offset > self.start_offset:
             before = self.flight.cut(self.start_offset, offset - 1)
             self.overtaken += [run for run in before if run.state is ACQUIRED]

@@ -95,7 +95,7 @@ class SharePartitions:
         queues: DeadLetterQueues | None = None,
         counts: ShareCounts | None = None,
     ) -> None:
-        """`now_ms` is the wall clock; `lock_clock_ms` the monotonic one, by which locks end.
+        """`now_ms` is the wall clock; `lock_clock_ms` the monotonic one, which ends locks.
 
         `queues` are the dead letter queues of groups that have them; None for none.
         """
@@ -295,7 +295,7 @@ class SharePartitions:
     # --- time -----------------------------------------------------------------------------------------------
 
     def lock_ends_at(self, due_ms: int) -> None:
-        """Note the end of a lock, by `lock_clock_ms`: wake in time, unless another one ends earlier."""
+        """Note the end of a lock, by `lock_clock_ms`: wake at that time, unless another lock ends earlier."""
         if due_ms < self._wake_ms:
             self._wake_ms = due_ms
             self._changed.set()

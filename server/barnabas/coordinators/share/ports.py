@@ -30,7 +30,7 @@ class ShareStatePort(Protocol):
         """Write the states of records."""
 
     async def summary(self, key: StateKey) -> ShareState | None:
-        """Return the state, None if there is none."""
+        """Return the state, None if it does not exist."""
 
     async def delete(self, key: StateKey) -> None:
         """Delete a state."""

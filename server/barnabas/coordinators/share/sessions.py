@@ -40,7 +40,7 @@ class ShareSession:
             self.topic_partitions.pop(topic_partition, None)
 
     def rotated(self, epoch: int) -> list[TopicIdPartition]:
-        """Return all partitions, beginning with another one in each epoch, so that a limit starves none of them."""
+        """Return all partitions, with another start in each epoch, so that a limit starves no partition."""
         topic_partitions = list(self.topic_partitions)
         turn = epoch % len(topic_partitions) if topic_partitions else 0
         return topic_partitions[turn:] + topic_partitions[:turn]
@@ -64,7 +64,7 @@ class ShareSessions:
     def open(
         self, key: SessionKey, topic_partitions: Iterable[TopicIdPartition], connection_id: int
     ) -> ShareSession:
-        """Begin a session, in place of an older one of the same member. Raises SHARE_SESSION_LIMIT_REACHED."""
+        """Begin a session, which replaces an older one of the same member. Raises SHARE_SESSION_LIMIT_REACHED."""
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._sessions_max:
             raise RequestError(
@@ -95,7 +95,7 @@ class ShareSessions:
         return session
 
     def close(self, key: SessionKey) -> ShareSession | None:
-        """End a session; returns it, if there was one."""
+        """End a session; returns it, None if it does not exist."""
         return self._sessions.pop(key, None)
 
     def has_any(self, group_id: str) -> bool:

@@ -1,6 +1,6 @@
 """Share groups of a broker: the coordinator of their state, the share partitions, the sessions.
 
-The rule: made when the first request for a share group comes, and then as long as the broker.
+The rule: created with the first request for a share group, and then kept as long as the broker runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Shares:
         queues: DeadLetterQueues | None = None,
         counts: ShareCounts | None = None,
     ) -> None:
-        """`journal` is that of __share_group_state; `elsewhere` puts what asks other brokers around the one here.
+        """`journal` is that of __share_group_state; `elsewhere` wraps the local state coordinator with access to other
+        brokers.
 
         `queues` are the dead letter queues of groups that have them.
         """

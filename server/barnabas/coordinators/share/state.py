@@ -1,7 +1,7 @@
 """The share partitions of one partition of __share_group_state: the persisted state of each, by group and topic. Pure.
 
-The rule: only the newest leader of a partition, with the newest state epoch, may write. Updates have changes; after many
-of them a snapshot has the whole state, so that a load reads few records.
+The rule: only the newest leader of a partition, with the newest state epoch, may write. Updates contain changes; after many
+of them a snapshot contains the whole state, so that a load reads few records.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ShareStateShard:
         self._write(key, state, replace(write, leader_epoch=state.leader_epoch), now_ms, out)
 
     def summary(self, key: StateKey) -> ShareState | None:
-        """Return the state, None if there is none. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the state, None if it does not exist. Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
         _check_partition(key)
         self._check_exists(key)
         return self.states.get(key)

@@ -93,9 +93,9 @@ class Refused(NamedTuple):
 
 
 class Entry:
-    """A batch of an internal topic: records, or the marker that ends a transaction (`committed` says how).
+    """A batch of an internal topic: records, or the marker that ends a transaction (`committed`: committed or aborted).
 
-    `producer_id` is that of a transaction, -1 for records that count at once. `decoded` has the known content of some
+    `producer_id` is that of a transaction, -1 for records outside of transactions. `decoded` has the known content of some
     records, by their index. `offsets` are those of the records, or of the marker, if they were read from the log.
     """
 

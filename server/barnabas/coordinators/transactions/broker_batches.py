@@ -41,7 +41,7 @@ class BrokerBatches(Generic[I, A]):
     """Lifecycle: `run` in a task, until cancelled; without it nothing is sent."""
 
     def __init__(self, send: Send[I, A], key_of: Callable[[I], Hashable]) -> None:
-        """A request has only one of several items with the same key."""
+        """If several items have the same key, a request contains only one of them."""
         self._send = send
         self._key_of = key_of
         self._waiting: dict[int, deque[_Pending[I, A]]] = {}
@@ -57,7 +57,7 @@ class BrokerBatches(Generic[I, A]):
                 self._nursery = None
 
     async def ask(self, broker_id: int, item: I) -> A:
-        """Return a broker's answer to an item. Raises PeerUnavailableError; the item may have taken effect all the same."""
+        """Return a broker's answer to an item. Raises PeerUnavailableError; the item may have taken effect nevertheless."""
         if self._nursery is None:
             raise PeerUnavailableError("this broker sends nothing now")
         pending: _Pending[I, A] = _Pending(item)

@@ -1,6 +1,6 @@
-"""Markers that end transactions, written by the brokers that lead the partitions: here, or with WriteTxnMarkers.
+"""Markers that end transactions, written by the leaders of the partitions: locally, or with WriteTxnMarkers.
 
-The rules: only the metadata decide that a partition was deleted: a leader that does not know it may not have the newest
+The rules: only the metadata shows that a partition was deleted: a leader that does not know it may not have the newest
 metadata. And late partitions, with replicas that do not follow or a leader that does not answer, wait together: their
 next markers use a separate connection to the leader, until one of them is committed.
 """
@@ -112,7 +112,7 @@ class ClusterMarkers:
             raise RequestError(code, f"broker {leader} refuses the marker")
 
     async def _ask(self, leader: int, marker: _MarkerToWrite) -> int:
-        """Return the answer of a partition's leader. Raises RequestError with NETWORK_EXCEPTION if there is none."""
+        """Return the answer of a partition's leader. Raises RequestError with NETWORK_EXCEPTION without an answer."""
         topic_partition = marker.topic_partition
         batches = self._late_batches if topic_partition in self._late else self._batches
         try:

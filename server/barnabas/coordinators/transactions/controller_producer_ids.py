@@ -1,6 +1,6 @@
 """Producer ids in blocks of the controller (KIP-730).
 
-The rule: the next block is requested before the current one is used up, so that hardly any request waits for it.
+The rule: the next block is requested before the current one is used up, so that few requests wait for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRODUCER_ID_MAX = 2**63 - 1
 class ControllerProducerIds:
     """Implements `ports.ProducerIds`.
 
-    Lifecycle: `run` in a task, until cancelled; without it no block comes.
+    Lifecycle: `run` in a task, until cancelled; without it no block is requested.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """The transaction coordinator, as the handlers see it: shards of transactional ids over __transaction_state.
 
-The rule: the end of a prepared transaction is written to its partitions until all of them have it, over restarts and
-moves of the coordinator, each time by the shard that is in service. Its producer is answered before that, once the end
-is certain. A client's next request meanwhile waits a little here, where Kafka answers CONCURRENT_TRANSACTIONS; so do we
-to other brokers, which ask for many clients at once. The state machine is imported when the first shard is loaded: a
-broker without transactions starts faster.
+The rule: the end of a prepared transaction is written to its partitions until all of them have it, over restarts and moves
+of the coordinator, each time by the active shard. Its producer is answered before that, once the end is certain. A client's
+next request meanwhile waits a little, where Kafka answers CONCURRENT_TRANSACTIONS; other brokers, which send requests for
+many clients together, get that answer. The state machine is imported when the first shard is loaded: a broker without
+transactions starts faster.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def end(
         self, transactional_id: str, producer: Producer, *, commit: bool, client_version: int
     ) -> Producer:
-        """Commit or abort a producer's transaction; returns its id and epoch from now on.
+        """Commit or abort a producer's transaction; returns the producer's next id and epoch.
 
         Raises RequestError as `TransactionShard.end`. Returns once the end is certain: prepared, and committed to the
-        coordinator's log. The markers follow, unless all partitions are at hand: then they are written, too.
+        coordinator's log. The markers follow, unless this broker leads all partitions: then they are written, too.
         """
 
         def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer:

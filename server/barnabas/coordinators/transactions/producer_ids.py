@@ -1,4 +1,4 @@
-"""Producer ids: never the same one twice, not even after a crash.
+"""Producer ids: each is allocated once, even across crashes.
 
 The rule: a block of ids is recorded in the cluster's metadata, by this broker or by the controller, before its first id
 is used; after a crash the rest of a block is never used.

@@ -53,7 +53,7 @@ class ProducerIdNeededError(Exception):
 
 
 class TransactionShard:
-    """One shard's transactional ids."""
+    """The transactional ids of one shard."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -139,7 +139,7 @@ class TransactionShard:
         self._become(transaction.with_partitions(topic_partitions, client_version, now_ms), out)
 
     def partition_count(self, transactional_id: str) -> int:
-        """Return the number of partitions of the transaction, 0 if there is none."""
+        """Return the number of partitions of the transaction, 0 if it does not exist."""
         transaction = self.transactions.get(transactional_id)
         return 0 if transaction is None else len(transaction.partitions)
 
@@ -292,7 +292,7 @@ def _ending(prepared: Transaction) -> Ending:
 
 
 def _is_known(transaction: Transaction, expected: Producer) -> bool:
-    """Return whether a resuming producer is the one of this id, now or before its epochs were used up."""
+    """Return whether a resuming producer is the current one of this id, or that before its epochs were used up."""
     if transaction.epoch == NO_EPOCH or expected.id == transaction.producer_id:
         return True
     return expected.id == transaction.previous_producer_id and expected.epoch >= EPOCH_MAX_OF_CLIENTS

@@ -119,8 +119,8 @@ class Transaction:
     def matches(self, states: set[str], producer_ids: set[int], longer_than_ms: int, now_ms: int) -> bool:
         """Return whether a transaction has one of these states and producers, and is older; an empty filter matches all.
 
-        As in Kafka, an ended transaction keeps its start time, and one that has not begun has -1, which is very long
-        ago.
+        As in Kafka, an ended transaction keeps its start time, and a transaction that has not begun has -1, which counts as
+        long ago.
         """
         if self.state is State.DEAD:
             return False

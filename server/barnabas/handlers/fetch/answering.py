@@ -1,7 +1,7 @@
 """One fetch from its request to its response: its session, the passes over its partitions, the wait, the response.
 
-The rule: a fetch of few partitions that hold enough bytes is answered in one step; any other continues from where that
-step stopped, and begins nothing twice.
+The rule: a fetch of few partitions that hold enough bytes is answered in one step; any other continues from where that step
+stopped, and repeats nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FetchAnswer:
         self._leaders: set[int] = set()  # where errors say that the leader is
 
     def answer_nowait(self) -> FetchResponse | None:
-        """Answer if that takes one step and no waiting; None where there is more to do. Raises RequestError."""
+        """Answer if that takes one step and no waiting; else return None. Raises RequestError."""
         if self._context.quotas is not None or has_more_entries(self._request, PARTITIONS_PER_STEP):
             return None
         reader = self._begin(last_of_each([*self._named(self._request.topics)]))
@@ -226,7 +226,7 @@ class FetchAnswer:
     # --- answering ----------------------------------------------------------------------------------------------
 
     def _tell(self, response: FetchResponse, served: list[Served]) -> None:
-        """Add the data of partitions to the response; partitions that the session has told already are left out."""
+        """Add the data of partitions to the response; in a session, unchanged partitions are excluded."""
         session, by_id = self._session, self._by_id
         topics = response.responses
         topic = topics[-1] if topics else None

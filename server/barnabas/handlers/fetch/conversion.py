@@ -1,4 +1,4 @@
-"""Message sets for fetch versions that came before record batches (v0-v1: format v0, v2-v3: format v1).
+"""Message sets for fetch versions older than record batches (v0-v1: format v0, v2-v3: format v1).
 
 The rule: only a small amount is converted for one response, and counted until it has been sent. An old client then
 fetches again.
@@ -34,8 +34,8 @@ async def convert(
 ) -> list[tuple[PartitionData, RequestError]]:
     """Put the read records into the response, in the format of the fetch version.
 
-    Up to v2 no more than the partition's max bytes are sent, even if that cuts off the first message: a client of that
-    time takes a partial message for one that is larger than its buffer, and says so. Returns the partitions that cannot
+    Up to v2 no more than the partition's max bytes are sent, even if that cuts off the first message: from a partial
+    message such a client concludes that it is larger than its buffer, and reports that. Returns the partitions that cannot
     be converted (zstd), with their errors.
     """
     magic = 1 if context.api_version >= FORMAT_V1_SINCE else 0

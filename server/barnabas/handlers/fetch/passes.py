@@ -42,12 +42,12 @@ class RemotePart(NamedTuple):
 class FetchPass:
     """Reads partitions for one fetch, once, and holds the results.
 
-    `due` are the partitions to look at, of which the first `read` were; `remaining` is how many bytes there is room for.
-    `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
-    was to read of each partition when it was read, or had changed, unless it is watched: with a `session`, quiet ones are.
-    `following` are those that are not led here. `unconverted` is what is still to be converted for an old client, `remote`
-    what is to be read out of tiered storage. `is_first` is False for a fetch that has waited: what it says of a follower's
-    position has been noted. `waiting` are the partitions that wait for more than this.
+    `due` are the partitions to read, of which the first `read` were read; `remaining` is the number of bytes left of the
+    limit. `size` is the number of record bytes; `must_answer`: whether the response must not wait for more. `seen` maps
+    replicas to their appended or committed bytes at the last read or change; with a `session`, quiet partitions are watched
+    instead. `following` are partitions that this broker does not lead. `unconverted` are reads that must be converted for
+    an old client, `remote` those to be read from tiered storage. `is_first` is False for a fetch that has waited: the
+    follower's positions in it have been noted. `waiting` are the partitions that wait for more records.
     """
 
     __slots__ = (
@@ -181,8 +181,8 @@ class FetchPass:
     def _remote(self, want: SessionPartition, replica: Replica, limit: int) -> PartitionData:
         """Note that a partition's records are to be read remotely: their bytes count as if all of them were read.
 
-        A follower is answered OFFSET_MOVED_TO_TIERED_STORAGE with the watermarks, in every version: it begins after them.
-        Raises OFFSET_OUT_OF_RANGE while tiered storage is switched off.
+        A follower is answered OFFSET_MOVED_TO_TIERED_STORAGE with the watermarks, in every version: its log will begin
+        after the remote records. Raises OFFSET_OUT_OF_RANGE while tiered storage is switched off.
         """
         if not replica.log.is_tiered:
             raise RequestError(

@@ -159,7 +159,7 @@ class Reader:
         return True
 
     def _may_read(self, topic: str) -> bool:
-        """Return whether the sender may read a topic: a broker of the cluster all of them, clients those with READ."""
+        """Return whether the sender may read a topic: a broker of the cluster all topics, clients those with READ."""
         if self.is_follower:
             return self._may_follow
         return self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
@@ -211,7 +211,7 @@ class Reader:
 
 
 def answer_error(data: PartitionData, error: RequestError) -> None:
-    """Answer a partition with an error: without aborted transactions, which are null once a log was looked at."""
+    """Set the error of a partition; its aborted transactions are null once the log was read."""
     data.error_code = error.code
     data.aborted_transactions = _NOT_ABORTED if error.code in _REFUSED_UNREAD else None
     data.high_watermark = data.last_stable_offset = data.log_start_offset = -1

@@ -34,9 +34,9 @@ def read_remote_nowait(context: RequestContext, reads: RemoteReads, done: FetchP
 
 
 async def read_remote(context: RequestContext, reads: RemoteReads, done: FetchPass, wait_ms: int) -> None:
-    """Read the remote partitions of a pass into its data, in `remote.fetch.max.wait.ms`.
+    """Read the remote partitions of a pass into its data, within `remote.fetch.max.wait.ms`.
 
-    Where the quota of remote reads is used up, none is read, and the fetch waits for `wait_ms`, as one that has no records.
+    Above the quota of remote reads nothing is read, and the fetch waits for `wait_ms`, like a fetch without records.
     """
     if reads.is_throttled:
         await trio.sleep(max(wait_ms, 0) / 1000)

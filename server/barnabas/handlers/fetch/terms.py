@@ -1,7 +1,7 @@
-"""Terms of a fetch, as its version, its sender and the settings have them.
+"""Terms of a fetch, by its version, its sender and the settings.
 
-v3 sends the first batch whole even where it is larger than every limit, v4 record batches, v10 zstd, v11 lets followers
-serve consumers (KIP-392), v16 names the leader (KIP-951).
+v3 sends the first batch whole even if it is larger than every limit, v4 record batches, v10 zstd, v11 lets followers
+serve consumers (KIP-392), v16 adds the current leader (KIP-951).
 """
 
 from typing import Final
@@ -30,8 +30,8 @@ CONVERTED_BYTES_MAX: Final = 1 << 20
 class FetchTerms:
     """Sender, versions and limits of one fetch.
 
-    `replica_id` and `broker_epoch` are those of a follower, -1 for a consumer. `rack` is where a consumer would rather
-    read, "" if that does not matter. `bytes_max` is for the whole answer, `partition_bytes_max` for each partition.
+    `replica_id` and `broker_epoch` are those of a follower, -1 for a consumer. `rack` is a consumer's preferred rack, ""
+    for any. `bytes_max` is for the whole response, `partition_bytes_max` for each partition.
     """
 
     __slots__ = (

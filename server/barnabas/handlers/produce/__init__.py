@@ -1,11 +1,11 @@
 """Produce v0-v13. Appends each partition's records and answers when `acks` is satisfied.
 
-acks=0: no response; an error closes the connection, so that the client looks for the leader again. acks=1: answered
-after the append, and after the flush that `flush.messages` may ask for. acks=-1: answered when the high watermark has
-passed the records. What takes longer than the request's timeout is answered with REQUEST_TIMED_OUT.
-v0-v1 carry message format v0, v2 carries v1 (both are stored as v2); v3 is the first with record batches; v7 the first
-with zstd; v8 adds per-record errors; v10 the current leader in the error answer; v11 can tell TRANSACTION_ABORTABLE;
-v12 makes partitions part of the transaction by itself (KIP-890); v13 names topics by id.
+acks=0: no response; an error closes the connection, so that the client looks up the leader again. acks=1: answered after
+the append, and after the flush that `flush.messages` may ask for. acks=-1: answered when the high watermark has passed the
+records. A partition that takes longer than the request's timeout is answered with REQUEST_TIMED_OUT. v0-v1 carry message
+format v0, v2 carries v1 (both are stored as v2); v3 is the first with record batches; v7 the first with zstd; v8 adds
+per-record errors; v10 the current leader in the error response; from v11 on TRANSACTION_ABORTABLE may be returned; v12 adds
+partitions to the transaction implicitly (KIP-890); v13 names topics by id.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Produce(ProduceServices):
     async def _append_rest(
         self, context: RequestContext, request: ProduceRequest, appender: Appender
     ) -> ProduceResponse | None:
-        """Append what could not be appended at once, and answer when the records may be acknowledged."""
+        """Append the records that could not be appended immediately, and answer when they may be acknowledged."""
         try:
             await appender.admit()
         except RequestError:
@@ -97,7 +97,7 @@ def _answer(context: RequestContext, request: ProduceRequest, appender: Appender
 
 
 async def _wait(appender: Appender, request: ProduceRequest, budget: LoopBudget) -> None:
-    """Wait until the records of each partition may be acknowledged; late ones get REQUEST_TIMED_OUT."""
+    """Wait until the records of each partition may be acknowledged; late partitions get REQUEST_TIMED_OUT."""
     deadline = trio.current_time() + max(request.timeout_ms, 0) / 1000
     for number, (partition, end_offset, response) in enumerate(appender.pending, 1):
         if not number % ANSWERS_PER_CHECKPOINT:

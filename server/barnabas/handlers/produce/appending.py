@@ -1,8 +1,8 @@
-"""Steps of a produce request before its answer: admission to a transaction, and the append of each partition.
+"""Steps of a produce request before its response: admission to a transaction, and the append of each partition.
 
-The rule: small plain batches are appended without waiting, partition after partition; the first one that is more than
-that, or a look at the loop's budget that is due, leaves the rest to be awaited. Nothing is appended twice, and everything
-in the request's order.
+The rule: small plain batches are appended without waiting, partition after partition; from the first larger one, or the
+first due checkpoint of the loop's budget, on, the rest is awaited. Nothing is appended twice, and everything in the
+request's order.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Appender:
     """Appends the records of a request.
 
     `topics` are the results, `pending` the partitions with records that cannot be acknowledged yet, with the offset
-    after the records. Lifecycle: `append_nowait`, and if that has not appended all, `admit` and `append_rest`.
+    after the records. Lifecycle: `append_nowait`, and if records remain, `admit` and `append_rest`.
     """
 
     __slots__ = (
@@ -112,11 +112,11 @@ class Appender:
         return True
 
     async def admit(self) -> None:
-        """See that transactional records are in a transaction, and remember the partitions where they are not.
+        """Check that transactional records are in a transaction, and remember the partitions for which they are not.
 
-        Topics that the requester, or no client, may write to are left out: they are refused when their turn comes.
-        Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED when the records come without a transactional id or with one that
-        the requester may not write with, and INVALID_PRODUCER_ID_MAPPING when they are of several producers.
+        Topics that the requester, or no client, may write to are excluded: they are refused when they are appended.
+        Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED for records without a transactional id or with one that
+        the requester may not use, and INVALID_PRODUCER_ID_MAPPING for records of several producers.
         """
         if self._is_admitted:
             return
@@ -187,9 +187,9 @@ class Appender:
                     await self._append_next(topic)
 
     def _append_topic(self, topic: ProduceRequest.TopicProduceData) -> bool:
-        """Append small plain batches to a topic's partitions from the first one that has no answer yet.
+        """Append small plain batches to a topic's partitions, from the first one without a result on.
 
-        Returns whether each has one: not before a partition that takes more, nor where a checkpoint is due.
+        Returns whether all have a result: false at a partition with a larger batch, or if a checkpoint is due.
         """
         responses = self._responses
         if responses is None:
@@ -221,11 +221,10 @@ class Appender:
     def _append_some(
         self, partitions: list[ProduceRequest.PartitionProduceData], responses: list[PartitionResponse]
     ) -> bool:
-        """Append small plain batches to some partitions; false before a partition with more than that.
+        """Append small plain batches to some partitions; false at a partition with a larger batch.
 
-        They are validated one after the other, and then appended one after the other: code that goes from partition to
-        partition stays in the processor's cache, which validating and appending together do not fit. A refused batch
-        ends the group.
+        All are validated, and then all are appended: either code stays in the processor's cache from partition to
+        partition, which both together exceed. A refused batch ends the group.
         """
         valid: list[tuple[Replica, ValidatedBatches]] = []
         refused: PartitionResponse | None = None
@@ -296,7 +295,7 @@ class Appender:
         self._room -= size if size > BYTES_PER_PARTITION else BYTES_PER_PARTITION
 
     def _check(self, index: int) -> None:
-        """Raise what speaks against appending to a partition of the topic, if anything does."""
+        """Raise RequestError if a partition of the topic may not be appended to."""
         topic = self._name
         if not topic and self._context.api_version >= TOPIC_IDS_SINCE:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,4 +1,4 @@
-"""Partitions that a produce request names: each once, with the records that are named last."""
+"""Partitions of a produce request: each once, with its last records in the request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LOOKS_PER_CHECKPOINT: Final = 500
 def last_of_each(
     topics: list[ProduceRequest.TopicProduceData], *, by_id: bool
 ) -> Steps[list[ProduceRequest.TopicProduceData]]:
-    """Return topics with each partition once, with the records that are named last, as Kafka takes them; in steps.
+    """Return topics with each partition once, with its last records in the request, as in Kafka; in steps.
 
-    Topics without a partition are left out.
+    Topics without a partition are excluded.
     """
     last: dict[str | bytes, dict[int, ProduceRequest.PartitionProduceData]] = {}
     count = entries = 0

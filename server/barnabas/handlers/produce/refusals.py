@@ -36,9 +36,9 @@ _TELLS_LOG_START: Final = frozenset(
 
 
 class Refusals:
-    """Makes the answers of partitions to which nothing was appended.
+    """Builds the responses of partitions to which nothing was appended.
 
-    `has_moved`: whether one of them is led by another broker.
+    `has_moved`: whether another broker leads one of them.
     """
 
     __slots__ = ("_context", "_replicas", "has_moved")

@@ -1,6 +1,6 @@
 """Alterations of single settings, and a resource's own settings after them (KIP-339).
 
-The rule: a list has an item once, and only a list has items added or taken away.
+The rule: a list contains an item once, and items can be added to and removed from lists only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Alteration:
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:
-    """Refuse alterations that make no sense together. Raises INVALID_REQUEST."""
+    """Refuse contradictory alterations. Raises INVALID_REQUEST."""
     seen: set[str] = set()
     for alteration in alterations:
         if alteration.name in seen:
@@ -74,7 +74,7 @@ def _find(resource_type: int, name: str) -> Setting[Any] | None:
 def _merged(
     resource_type: int, settings: Mapping[str, str], alteration: Alteration, config: BrokerConfig
 ) -> str:
-    """A list setting with items added or taken away."""
+    """Return a list setting after items were added or removed."""
     row = _find(resource_type, alteration.name)
     if row is None or row.kind is not LIST or resource_type == CLIENT_METRICS:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"{alteration.name} is no list")

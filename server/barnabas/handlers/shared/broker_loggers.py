@@ -22,7 +22,7 @@ LEVELS = {
 
 
 def levels() -> dict[str, str]:
-    """The level that each logger obeys, its own or the one above it."""
+    """Return the effective level of each logger: its own or that of its parent."""
     level_names = {ROOT: _name(logging.root.level), OURS: _name(logging.getLogger(OURS).getEffectiveLevel())}
     for name in sorted(logging.root.manager.loggerDict):
         if name.startswith(OURS + "."):
@@ -31,7 +31,7 @@ def levels() -> dict[str, str]:
 
 
 def set_levels(level_names: Mapping[str, str | None]) -> None:
-    """Give loggers these levels; None takes a logger's own level away."""
+    """Set the levels of loggers; None removes a logger's own level."""
     for name, level in level_names.items():
         logger = logging.root if name == ROOT else logging.getLogger(name)
         logger.setLevel(logging.NOTSET if level is None else LEVELS[level])

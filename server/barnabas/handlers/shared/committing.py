@@ -124,10 +124,10 @@ class Commits:
         by_id: bool = False,
         in_zookeeper: bool = False,
     ) -> list[T]:
-        """Take the offsets that can be committed; returns the topics' answers.
+        """Accept the offsets that can be committed; returns the topics' responses.
 
-        `new_topic` makes one of a topic and its partitions' answers. `by_id`: whether topics are named by their ids.
-        `in_zookeeper`: whether the offsets are kept there, where they need not fit into a batch.
+        `new_topic` builds a response from a topic and its partitions' responses. `by_id`: whether topics are named by their
+        ids. `in_zookeeper`: whether the offsets are stored there, where they need not fit into a batch.
 
         Raises INVALID_COMMIT_OFFSET_SIZE, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR.
         """
@@ -140,7 +140,7 @@ class Commits:
 
     @property
     def are_few(self) -> bool:
-        """True if the offsets are taken and committed without giving way to others."""
+        """True if the offsets are accepted and committed without yielding."""
         topics = self._request.topics
         return len(topics) < FEW and sum([len(topic.partitions) for topic in topics]) < FEW
 
@@ -151,7 +151,7 @@ class Commits:
         *,
         by_id: bool = False,
     ) -> list[T]:
-        """As `take`, at once, of those that `are_few`."""
+        """As `take`, without yielding, for offsets that `are_few`."""
         answers: list[T] = []
         for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
             pass
@@ -212,7 +212,7 @@ class Commits:
         new_answer: Callable[[], A],
         answers: list[A],
     ) -> Iterator[None]:
-        """Take the offsets of a topic, None for one that is not known by its id; adds its partitions' answers."""
+        """Accept the offsets of a topic, None for an unknown id; adds its partitions' responses."""
         may_read = topic is not None and self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)
         for partition in partitions:
             self._taken += 1
@@ -337,11 +337,11 @@ class Commits:
         producer: Producer | None = None,
         says_epochs: bool = True,
     ) -> None:
-        """Write some of the offsets for the member that commits, in the transaction of `producer` if there is one.
+        """Write some of the offsets for the member that commits, in the transaction of `producer` if it is set.
 
-        `says_epochs`: whether the version of TxnOffsetCommit has the errors that OffsetCommit has of member epochs.
-        Raises what `check`, which is called at the moment of the decision, and the group say against it, and
-        INVALID_COMMIT_OFFSET_SIZE where they are more than a batch can hold.
+        `says_epochs`: whether the version of TxnOffsetCommit has the errors that OffsetCommit has for member epochs.
+        Raises the errors of `check`, which is called at the time of the decision, and of the group, and
+        INVALID_COMMIT_OFFSET_SIZE if the offsets exceed a batch.
         """
         version = self._context.api_version
         if producer is not None:
@@ -384,7 +384,7 @@ class Commits:
         return decide
 
     def _still_there(self, some: Sequence[RequestedCommit]) -> Sequence[RequestedCommit]:
-        """Return the offsets of topics that are the ones that were taken, and note the others."""
+        """Return the offsets of topics that still have the same id, and note the topics that were replaced."""
         topics = self._metadata.image.topics
         for requested in some:
             name = requested.commit[0][0]
@@ -395,10 +395,10 @@ class Commits:
 
 
 def _expiry_ms(now_ms: int, retention_ms: int) -> int:
-    """When an offset expires, in ms of the epoch; -1 leaves that to the broker's retention.
+    """Return the expiry of an offset, in ms of the epoch; -1 for the broker's retention.
 
-    A time that a record cannot hold is the last one that it can, where the sum of Kafka overflows to one long ago;
-    a negative retention is over already, as in Kafka.
+    A time beyond the range of a record is the maximum, where Kafka's sum overflows to a time long ago; with a negative
+    retention the offset is expired already, as in Kafka.
     """
     if retention_ms == BROKER_RETENTION:
         return -1

@@ -1,6 +1,6 @@
 """Altering the settings of resources, for AlterConfigs and IncrementalAlterConfigs.
 
-The rule: an alteration is decided on the whole of a resource's own settings, and either all of it happens or nothing.
+The rule: an alteration is decided on the whole of a resource's own settings, and is applied completely or not.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ResourceChange:
 
     @property
     def key(self) -> tuple[int, str]:
-        """Type and name of the resource, which tell it from others."""
+        """Type and name of the resource, its unique key."""
         return self.resource_type, self.name
 
 
@@ -114,7 +114,7 @@ class ConfigAlteration:
         self._validate_only = validate_only
 
     async def apply(self, request: Any, new_answer: Callable[[], A]) -> list[A]:
-        """Alter all resources in one change, and answer each; one that is refused does not keep the others back.
+        """Alter all resources in one change, and answer each; a refused resource does not affect the others.
 
         Raises StorageError.
         """
@@ -136,7 +136,7 @@ class ConfigAlteration:
         return answers
 
     async def _wanted_changes(self, resources: Sequence[Any]) -> list[ResourceChange]:
-        """Return the changes that a request asks for, all of them refused if it has more than Apache Kafka takes."""
+        """Return the requested changes, all of them refused if there are more than Apache Kafka accepts."""
         count = 0
         for resource in resources:
             count += len(resource.configs)
@@ -253,7 +253,7 @@ class ConfigAlteration:
             await self._services.budget.checkpoint()
 
     async def _forward(self, forwarder: Forwarder, changes: Sequence[ResourceChange], request: Any) -> None:
-        """Forward the valid changes, except those of loggers, to the controller; notes its errors."""
+        """Forward the valid changes, except those of loggers, to the controller; records its errors."""
         accepted = {
             change.key: change
             for change in changes
@@ -287,9 +287,9 @@ class ConfigAlteration:
         return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
 
     def _with_kept(self, before: Mapping[str, str], change: ResourceChange) -> dict[str, str]:
-        """Settings of brokers after these alterations, where some are always those of all brokers (KIP-966).
+        """Settings of brokers after these alterations, if some can only be set for all brokers (KIP-966).
 
-        They can neither be set for one broker nor be taken away from all. Raises INVALID_CONFIG.
+        Those can neither be set for one broker nor be removed for all. Raises INVALID_CONFIG.
         """
         name, of_all = change.name, self._services.config.kept_for_all
         kept = of_all if not name else {}
@@ -372,7 +372,7 @@ def _log_unknown(context: RequestContext, change: ResourceChange, config: Broker
 
 
 def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
-    """Kafka takes names that it does not know, for they may be a plugin's, and answers all else with one code."""
+    """Check broker settings: unknown names are accepted as a plugin's, all faults have one code, as in Kafka."""
     for name, text in settings.items():
         row = _known(name, config)
         if row is None:

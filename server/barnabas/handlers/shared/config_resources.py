@@ -1,4 +1,4 @@
-"""Types of resources, and what access to them requires: common part of DescribeConfigs and the calls that alter settings.
+"""Types of resources, and the access that each requires: common part of DescribeConfigs and the APIs that alter settings.
 
 The rule: access to the settings of brokers is access to the cluster's.
 """
@@ -76,7 +76,7 @@ def check_type(resource_type: int, config: BrokerConfig) -> None:
 def require_on_resource(context: RequestContext, operation: Operation, resource_type: int, name: str) -> None:
     """Raise unless the requester may do this with a resource's settings; those of brokers are the cluster's.
 
-    A type that is not known is for others to refuse.
+    An unknown type is accepted here; `check_type` refuses it.
     """
     if resource_type in _BY_TYPE:
         context.require(operation, _BY_TYPE[resource_type], name)
@@ -85,7 +85,7 @@ def require_on_resource(context: RequestContext, operation: Operation, resource_
 
 
 def check_local_retention(config: BrokerConfig, broker: str, settings: Mapping[str, str]) -> None:
-    """Raise INVALID_REQUEST where, with tiered storage, topics would keep more locally than they keep at all.
+    """Raise INVALID_REQUEST if topics of tiered storage would have a longer local retention than their whole retention.
 
     `settings` are those of one broker, or of all if `broker` is empty; they count for topics without settings of their own.
     """

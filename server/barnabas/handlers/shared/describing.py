@@ -75,11 +75,11 @@ class GroupsDescribed:
         *,
         is_large: Callable[[str, GroupShard], bool] | None = None,
     ) -> list[D]:
-        """Describe each group on its own, once; where `describe` raises a RequestError, `empty` is filled with that.
+        """Describe each group on its own, once; if `describe` raises a RequestError, `empty` is filled with that.
 
-        `describe` returns a description without members, and what makes these; they are many, so others may run in between.
-        What is large is made in a thread, also a description without members for which `is_large` says so.
-        A group with `topics_of` which the requester may not describe one is not described either.
+        `describe` returns a description without members, and an iterator that builds these, with other tasks in between as
+        they may be many. Groups for which `is_large` is true are described in a thread, their members included. A group is
+        not described if the requester may not describe one of its `topics_of`.
         """
         groups = []
         for group_id in dict.fromkeys(request.group_ids):

@@ -1,7 +1,7 @@
-"""Subscriptions by expression, looked up among all topics: in short steps, bounded, and at a pace for each group.
+"""Subscriptions by expression, matched against all topics: in short steps, bounded, and rate-limited for each group.
 
-The rule: a client chooses what an expression costs, so the CPU time of its steps is measured. One that takes too much is
-refused, and the group that has used so much waits ten times as long for the next expression that it did not have before
+The rule: a client determines the cost of an expression, so the CPU time of its steps is measured. An expression above the
+limit is refused, and the group then waits ten times as long as it has used before its next new expression is matched
 (docs/decisions/0650-expressions-rest-as-long-as-they-took.md).
 """
 
@@ -69,10 +69,10 @@ class ExpressionMatcher:
         topics: Mapping[str, object],
         may_describe: Callable[[str], bool] | None,
     ) -> Matches | None:
-        """Return the topics that match, and `may_describe` that knows its answer for these.
+        """Return the topics that match, and a `may_describe` with cached results for these.
 
-        Waits for the group's turn, and returns None if `is_known` says then that the group has them meanwhile. Raises
-        INVALID_REGULAR_EXPRESSION, also where matching takes more than `SECONDS_MAX`.
+        Waits for the group's turn, and returns None if `is_known` then returns that the group has the matches meanwhile.
+        Raises INVALID_REGULAR_EXPRESSION, also if matching takes more than `SECONDS_MAX`.
         """
         while self._turns and next(iter(self._turns.values())).is_over:
             self._turns.popitem(last=False)

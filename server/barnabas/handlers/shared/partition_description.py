@@ -1,7 +1,7 @@
 """A partition as Metadata and DescribeTopicPartitions describe it to one client.
 
-The rule: a leader that the client cannot reach is no leader. LEADER_NOT_AVAILABLE where there is none, it is not alive or
-its log is not there; LISTENER_NOT_FOUND where it is alive without the listener on which the client came.
+The rule: a leader that the client cannot reach is not returned. LEADER_NOT_AVAILABLE if the partition has no leader, or the
+leader is not alive or has no log; LISTENER_NOT_FOUND if it is alive without the listener that the client uses.
 """
 
 from __future__ import annotations

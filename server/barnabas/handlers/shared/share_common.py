@@ -90,7 +90,7 @@ async def acknowledge(
 def check_readable(
     context: RequestContext, topic_partition: TopicIdPartition, *, metadata: MetadataStore
 ) -> None:
-    """Raise unless the partition is there and the requester may read it.
+    """Raise unless the partition exists and the requester may read it.
 
     UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED or UNKNOWN_TOPIC_OR_PARTITION, in this order.
     """

@@ -39,9 +39,9 @@ BATCHES_PER_STEP = 250
 
 @dataclass(slots=True)
 class Found:
-    """Batches that were read of one partition from `next_offset` on. `cut_short` says that there is more than was read.
+    """Batches that were read from one partition, beginning at `next_offset`. `cut_short`: whether more could be read.
 
-    `aborted` are the aborted transactions where they were read with the batches, out of tiered storage.
+    `aborted` are the aborted transactions if they were read with the batches, from tiered storage.
     """
 
     topic_partition: TopicIdPartition
@@ -61,7 +61,7 @@ async def look(
     budget: LoopBudget,
     tiered: TieredStorage | None,
 ) -> tuple[list[Found], list[tuple[TopicIdPartition, RequestError]]]:
-    """Read the partitions with something to acquire, sharing the bytes evenly. Return the readings, and the failures."""
+    """Read the partitions with acquirable records, sharing the bytes evenly. Returns the readings and the failures."""
     acquirable = {
         topic_partition: shared for topic_partition, shared in loaded.items() if shared.records.can_acquire
     }

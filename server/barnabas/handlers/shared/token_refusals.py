@@ -1,6 +1,6 @@
-"""Answers to requests for delegation tokens that a broker of a quorum refuses itself, before it forwards them.
+"""Errors of requests for delegation tokens that a broker of a quorum refuses itself, before it forwards them.
 
-The rule: the answers are those of the handlers, field by field.
+The rule: the responses are those of the handlers, field by field.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ async def unless_refused(
     """Return the controller's response, or the error of a request that is not forwarded.
 
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a connection without a login; INVALID_PRINCIPAL_TYPE for a renewer that is no
-    user, unless the requester may not ask for the owner at all, which is for the controller to say. Version 0, which
-    controllers of Kafka 4 have not (KIP-896), is always for the controller.
+    user, unless the requester has no permission for the owner at all, which the controller checks. Version 0, which
+    controllers of Kafka 4 lack (KIP-896), is always forwarded.
     """
     if not context.api_version:
         return await forward(context, request)

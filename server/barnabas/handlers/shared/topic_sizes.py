@@ -19,7 +19,7 @@ def size_of_few(
     partitions_of: Callable[[TopicInfo, ClusterImage], int],
     metadata: MetadataStore,
 ) -> int:
-    """Return how many topics these are, and how many partitions an event goes through for those that exist."""
+    """Return the number of these topics, plus the partitions that an event visits for those that exist."""
     return sum([_size(name, partitions_of, metadata.image) for name in names])
 
 
@@ -31,9 +31,9 @@ async def size_of_topics(
 ) -> Callable[[], int]:
     """Return a function that returns the size of any number of topics.
 
-    Few names are counted when that is called, at the moment of the decision: what one of the requests that waited has gone
-    through, others need not. A thousand members that join at once with a topic of a thousand partitions need its hash once.
-    More names than fit a turn of the event loop are counted here.
+    Few names are counted when that is called, at the time of the decision: topics that one of the waiting requests has
+    visited, others need not visit. A thousand members that join together with a topic of a thousand partitions need its
+    hash once. More names than fit a turn of the event loop are counted here.
     """
     if len(names) <= NAMES_PER_CHECKPOINT:
         return lambda: size_of_few(names, partitions_of, metadata)

@@ -1,17 +1,17 @@
 """The check before every transactional append that it is part of a transaction (KIP-890).
 
-The rule: a partition in which the producer's transaction is already open needs no check, since only its end marker
-closes it. The others are asked about at the coordinator, or made part of the transaction when the client leaves that to
-the broker. The coordinator's answer holds until this transaction's end marker comes to the partition:
+The rule: a partition in which the producer's transaction is already open needs no check, since only its end marker closes
+it. The others are verified at the coordinator, or added to the transaction if the client leaves that to the broker. The
+coordinator's answer holds until this transaction's end marker arrives at the partition:
 
 - Version 2 of transactions raises the epoch at each end, so that the marker has a higher epoch than the batches it
-  ends. A marker of the batch's own epoch is the end of the transaction before: it may come while the coordinator, which
+  ends. A marker of the batch's own epoch is the end of the previous transaction: it may arrive while the coordinator, which
   waits for it, is being asked.
-- In version 1 the epoch stays. Clients add their partitions first, which they can do once the transaction before is
-  ended everywhere, so any marker that comes after the question ends the transaction that was asked about.
+- In version 1 the epoch stays. Clients add their partitions first, which they can do once the previous transaction is
+  ended everywhere, so any marker that arrives after the request ends the transaction of the request.
 
-What comes before an answer is noted in the partition by its first sequence number: while that batch is to come again, as
-the coordinator was not there or too few replicas were in sync, no later one is appended in its place.
+A batch that arrives before the answer is noted in the partition by its first sequence number: while that batch is awaited
+again, as the coordinator was unavailable or too few replicas were in sync, no later batch is appended in its place.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Admission:
-    """Lets what one request writes into its transaction.
+    """Admits the records of one request to their transaction.
 
     `implicit`: partitions that are not in the transaction are added, as the client expects; `abortable_known`: the
     client understands TRANSACTION_ABORTABLE.
@@ -109,7 +109,7 @@ class Admission:
         return refused
 
     def refusal(self, part: Part) -> RequestError | None:
-        """Return the error if an admitted partition's transaction has ended since; None if it has not."""
+        """Return the error if an admitted partition's transaction has ended since; else None."""
         if not self._is_checked or self._has_begun(part):
             return None
         admitted = self._admitted.get(part)

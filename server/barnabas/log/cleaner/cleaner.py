@@ -1,4 +1,4 @@
-"""The cleaner of a broker: picks the dirtiest log, again and again.
+"""The cleaner of a broker: repeatedly picks the dirtiest log.
 
 The rule: it has no thread of its own. The caller asks for the next task, runs that in a thread, and hands it back.
 """

@@ -1,7 +1,7 @@
 """One cleaning of one log: read the dirty part into a map, write new segments, swap them in.
 
-The rule: a `CleaningTask` is made, and its `finish_steps` or `discard` called, by the thread that owns the log; `run`
-may be called in any thread. After a crash at any point `recovery` finishes or undoes the cleaning.
+The rule: the thread that owns the log creates a `CleaningTask` and calls its `finish_steps` or `discard`; `run` may be
+called in any thread. After a crash at any point `recovery` finishes or undoes the cleaning.
 """
 
 from __future__ import annotations

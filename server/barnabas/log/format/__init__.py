@@ -5,4 +5,4 @@ The rule: bytes or text in, values out, and back. Nothing here opens a file.
 
 
 class CorruptFileError(Exception):
-    """A file beside the log is damaged; its content can be rebuilt, or must not be trusted."""
+    """A file beside the log is damaged; it must not be trusted, but its content may be rebuilt."""

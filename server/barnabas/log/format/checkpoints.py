@@ -24,7 +24,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """Decode an offset checkpoint; an empty file is an empty one. Raises CorruptFileError."""
+    """Decode an offset checkpoint; an empty file has no entries. Raises CorruptFileError."""
     offsets: dict[TopicPartition, int] = {}
     for line in _decode(data):
         fields = line.split()

@@ -1,17 +1,17 @@
 """Names of files and directories below a log dir.
 
-The rule: a name is parsed here or not at all. What Kafka would not have named is reported as unknown.
+The rule: names are parsed only here. A name that Kafka would not have given is reported as unknown.
 
     <topic>-<partition>/                      a partition
-    <topic>-<partition>.<hex>-delete/         deleted, its files go later
+    <topic>-<partition>.<hex>-delete/         deleted; its files are removed later
     <topic>-<partition>.<hex>-future/         being moved here from another log dir (KIP-113)
     <topic>-<partition>.<hex>-stray/          no longer assigned to this broker
     <20 digits>.{log,index,timeindex,txnindex,snapshot}[.deleted|.cleaned|.swap]
-    <20 digits>.log.damaged-<offset>         what was cut out of a log (ours; Kafka ignores it)
-    <20 digits>.log.truncated-<hex>          what a follower had, and its leader has nothing of (ours; Kafka ignores it)
+    <20 digits>.log.damaged-<offset>         damaged bytes cut out of a log (ours; Kafka ignores it)
+    <20 digits>.log.truncated-<hex>          a follower's records that its leader lacks (ours; Kafka ignores it)
     <20 digits>-<10 digits>.checkpoint       a snapshot of the metadata log: end offset and epoch (KIP-630)
-    tiered-start                             the log is to begin after what is in tiered storage (ours; Kafka ignores it)
-    undecided-<offset>                       an operator has to decide on what was cut out there (ours; Kafka ignores it)
+    tiered-start                             the log begins after the records in tiered storage (ours; Kafka ignores it)
+    undecided-<offset>                       an operator has to decide on bytes cut out there (ours; Kafka ignores it)
 """
 
 import re

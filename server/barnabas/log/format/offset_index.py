@@ -1,7 +1,7 @@
 """The offset index of a segment: positions of batches in the file by offset, for about every 4 KB.
 
-The rule: `entries` is the file's content, nothing else. An entry names the *last* offset of a batch and the
-position at which that batch begins, so that a search never lands behind the offset looked for.
+The rule: `entries` is the file's content, nothing else. An entry names the *last* offset of a batch and the position at
+which that batch begins, so that a search never returns a position after the requested offset.
 
     entry = offset int32 (relative to the segment's base offset), position int32
 """

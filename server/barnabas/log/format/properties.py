@@ -95,8 +95,8 @@ def decode_partition_metadata(data: bytes) -> bytes:
 def is_damaged_copy(topic_id: bytes, of: bytes) -> bool:
     """Return whether a topic id, as read from a file, is a damaged copy of another id.
 
-    `partition.metadata` has no checksum, and each character of it that changes makes another valid id. Ids are random:
-    two that were made for two topics do not agree in all but DAMAGED_CHARACTERS_MAX of their 22 characters.
+    `partition.metadata` has no checksum, and each changed character makes another valid id. Ids are random: those of two
+    topics do not agree in all but DAMAGED_CHARACTERS_MAX of their 22 characters.
     """
     pairs = zip(encode_uuid(topic_id), encode_uuid(of), strict=True)
     return topic_id != of and sum(value != other for value, other in pairs) <= DAMAGED_CHARACTERS_MAX
@@ -108,7 +108,7 @@ def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch in the mark of a clean shutdown; -1 without one: before Kafka 3.8 the mark is empty."""
+    """Return the broker epoch in the mark of a clean shutdown; -1 without an epoch: before Kafka 3.8 the mark is empty."""
     match = _BROKER_EPOCH.search(data)
     return int(match[1]) if match is not None else -1
 

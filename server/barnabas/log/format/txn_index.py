@@ -34,7 +34,7 @@ def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
 def decode(data: bytes, base_offset: int) -> list[AbortedTransaction]:
     """Decode a file's content.
 
-    Raises CorruptFileError if it is none, or not of the segment at `base_offset`.
+    Raises CorruptFileError if it is malformed, or not of the segment at `base_offset`.
     """
     if len(data) % ENTRY_SIZE:
         raise CorruptFileError(f"{len(data)} bytes are no whole number of transaction index entries")

@@ -54,7 +54,7 @@ class Loader:
 
     `recovery_point`, `log_start_offset` and `clean_offset` (the end of its last compaction) come from checkpoints.
     `is_cache_intact`: the machine has not restarted since the log was written, so unsynced writes are not lost.
-    `was_there`: the log had segments. `recovery` describes the bytes removed from the log.
+    `was_there`: the log had segments before. `recovery` describes the bytes removed from the log.
     """
 
     __slots__ = (

@@ -188,7 +188,7 @@ class CrashRecovery:
     # --- start of the check, and gaps -----------------------------------------------------------------------
 
     def _unfinished_cut(self, segments: Sequence[Segment]) -> int:
-        """Return the base offset of a segment from which damage was being cut out when a crash came."""
+        """Return the base offset of a segment from which damage was being cut out at the time of a crash."""
         cuts: dict[str, int] = {}
         for name in file_names(self._disk, self._directory):
             log_name, mark, offset = name.partition(names.DAMAGED)

@@ -1,7 +1,7 @@
 """Removes files that are due without blocking the thread that owns the logs.
 
-The rule: a `RemovalTask` is made, and its `finish` called, by the thread that owns the logs; `run` may be called in any
-thread. Directories may be renamed or deleted meanwhile: `finish` decides about files that `run` does not find.
+The rule: the thread that owns the logs creates a `RemovalTask` and calls its `finish`; `run` may be called in any thread.
+Directories may be renamed or deleted meanwhile: `finish` decides about files that `run` does not find.
 """
 
 from __future__ import annotations

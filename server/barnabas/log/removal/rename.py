@@ -54,7 +54,7 @@ class Deletion(NamedTuple):
     directories: Sequence[Leaving]
 
     def run(self) -> None:
-        """Rename all of them."""
+        """Rename all directories."""
         if len(self.directories) < THREADS:
             self._rename(self.directories)
             return

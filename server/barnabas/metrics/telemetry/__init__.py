@@ -1,1 +1,1 @@
-"""Client telemetry (KIP-714): which metrics clients are to push, whether a push may be taken, and what was pushed. Pure."""
+"""Client telemetry (KIP-714): subscriptions of clients to metrics, checks of pushes, and pushed metrics. Pure."""

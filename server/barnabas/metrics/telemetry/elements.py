@@ -1,6 +1,6 @@
 """Counting the elements of a protobuf message without parsing it. Pure.
 
-The rule: protobuf's own parser is not asked before the work that a message makes for it is known.
+The rule: protobuf's own parser is called only once the number of elements, and so its work, is known.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _VARINT_BYTES_MAX = 10
 
 
 def has_more_elements(data: bytes | memoryview, descriptor: Any, count_max: int) -> bool:
-    """Return whether a message holds more than `count_max` fields, nested ones included.
+    """Return whether a message contains more than `count_max` fields, nested ones included.
 
-    `descriptor` is protobuf's of the message's type. Malformed bytes end the count: a parser stops there, too.
+    `descriptor` is protobuf's descriptor of the message's type. Malformed bytes end the count: a parser stops there, too.
     """
     count = 0
     outer: list[tuple[Any, int]] = []  # the messages around the one that is looked at, and where they end
@@ -53,7 +53,7 @@ def has_more_elements(data: bytes | memoryview, descriptor: Any, count_max: int)
 
 
 def _varint(data: bytes | memoryview, pos: int, end: int) -> tuple[int, int]:
-    """A number and the position after it; a position after `end` if there is none."""
+    """Return a number and the position after it; a position after `end` if the number is incomplete."""
     value = shift = 0
     for at in range(pos, min(end, pos + _VARINT_BYTES_MAX)):
         byte = data[at]

@@ -1,8 +1,8 @@
-"""Client instances (KIP-714): the times at which one may ask for its subscription and push metrics. Pure.
+"""Client instances (KIP-714): the times at which a client may request its subscription and push metrics. Pure.
 
-The rule: an instance is made by the first request that names it, and what is remembered of it is bounded: the least
-recently used of too many goes, and so does one after its connection closes or a time without requests. One that is gone
-is created again by its next request, so nothing is lost but the time of its last push.
+The rule: an instance is created by the first request that names it, and their number is bounded: above the limit the least
+recently used instance is evicted; an instance is removed after its connection closes or a time without requests. A removed
+instance is created again by its next request, so only the time of its last push is lost.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ClientInstance:
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers of requests refused since the broker started, and of instances that had to make room."""
+    """Numbers of refused requests since the broker started, and of evicted instances."""
 
     throttled: int = 0
     unknown_subscriptions: int = 0
@@ -75,7 +75,7 @@ class Counts:
 
 
 class ClientInstances:
-    """All client instances of a broker. `new_id` makes an id of 16 random bytes."""
+    """All client instances of a broker. `new_id` returns an id of 16 random bytes."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ClientInstances:
         return self._instances
 
     def id_for(self, asked: bytes) -> bytes:
-        """Return the id of a client that says that it has this one: a zero id is given a new one."""
+        """Return the id of a client: the requested one, or a new one for a zero id."""
         if asked != ZERO_ID:
             return asked
         new_id = self._new_id()
@@ -136,7 +136,7 @@ class ClientInstances:
         compression: int,
         size: int,
     ) -> ClientInstance:
-        """Return the instance that may push `size` bytes now; `settled` takes the outcome of the push.
+        """Return the instance that may push `size` bytes now; `settled` must be called with the outcome of the push.
 
         Raises RequestError: INVALID_REQUEST for a zero id or after the last push,
         THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE.

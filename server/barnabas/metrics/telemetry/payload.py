@@ -1,7 +1,7 @@
-"""Payloads that clients push: metrics of OpenTelemetry (OTLP) as protobuf, maybe compressed, read into points. Pure.
+"""Payloads that clients push: metrics of OpenTelemetry (OTLP) as protobuf, perhaps compressed, decoded into points. Pure.
 
-The rule: whatever is in the bytes, reading them takes no more memory than the broker allows for a push, and ends with
-points or with an error that tells the client what to do. The protobuf library is loaded by the first push; since it
+The rule: for any bytes, decoding takes no more memory than the broker allows for a push, and ends with points or with an
+error that a client can act on. The protobuf library is loaded by the first push; since it
 keeps the interpreter while it parses, a large message is counted before it is parsed.
 """
 
@@ -169,7 +169,7 @@ def _labels(attributes: Any) -> Labels:
 
 
 def _text(value: Any) -> str:
-    """The text of an attribute's value; one that is no plain value is shown in protobuf's notation if it is small."""
+    """Return the text of an attribute's value; small values of other types are shown in protobuf's notation."""
     shape = value.WhichOneof("value")
     if shape is None:
         return ""

@@ -1,9 +1,8 @@
-"""The latest metrics of each client instance, kept to be shown. Pure.
+"""The latest metrics of each client instance, kept for display. Pure.
 
-The rule: what clients push may never fill the broker's memory. A client's metrics go when it has been silent for as
-long as its instance would be remembered. Where a client has too many series, those that it has not pushed for the
-longest time go first; where all clients together have too many, those of the client that has pushed nothing for the
-longest time.
+The rule: pushed metrics never fill the broker's memory. A client's metrics are removed when it has been silent for as
+long as its instance would be remembered. If a client has too many series, those that it has not pushed for the
+longest time are removed first; if all clients together have too many, those of the client that has been silent longest.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ClientMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on what is kept: series and estimated bytes, of one client and of all together."""
+    """Limits on retained series and estimated bytes, of one client and of all together."""
 
     series: int = 100_000
     size_bytes: int = 32 * 1024 * 1024
@@ -159,7 +158,7 @@ class PushedMetrics:
 
 
 def _series_bytes(key: SeriesKey, value: float | Distribution) -> int:
-    """About how many bytes of memory a series takes."""
+    """Return the approximate memory of a series in bytes."""
     name, _, labels = key
     size = _SERIES_BYTES + len(name) + _labels_bytes(labels)
     return size + _STEP_BYTES * (2 + len(value.steps)) if isinstance(value, Distribution) else size

@@ -1,7 +1,7 @@
-"""Subscriptions to clients' metrics (KIP-714): which clients each of them is for, and what those are to push. Pure.
+"""Subscriptions to clients' metrics (KIP-714): the clients that each of them matches, and the metrics to push. Pure.
 
-The rule: all subscriptions that match a client count together: every metric that one of them names, at the shortest
-interval that one of them asks for, and never less often than the default interval, as Kafka has it.
+The rule: all subscriptions that match a client are combined: every metric that one of them names, at the shortest of their
+intervals, but never less often than the default interval, as in Kafka.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Selection:
     push_interval_ms: int
 
     def subscription_id(self, client_instance_id: bytes) -> int:
-        """Return the number, a signed int32, that a client shows to have heard of just this.
+        """Return the number, a signed int32, by which a client shows that it has exactly this subscription.
 
-        As Kafka makes it: CRC-32C of the metrics and the interval, combined with the hash of the client's id.
+        As in Kafka: CRC-32C of the metrics and the interval, combined with the hash of the client's id.
         """
         text = f"[{', '.join(self.metrics)}]{self.push_interval_ms}"
         words = [int.from_bytes(client_instance_id[at : at + 4]) for at in range(0, 16, 4)]
@@ -52,7 +52,7 @@ class Subscription:
 
     @classmethod
     def of(cls, settings: Settings) -> Subscription:
-        """From its own settings, which were checked when they were set, if not by a broker that takes other patterns."""
+        """Return a subscription from its settings, which are validated, except if another broker has set the patterns."""
 
         def value(name: str) -> object:
             row = client_metrics.SETTINGS[name]

@@ -1,7 +1,7 @@
 """gzip streams (RFC 1952), of one or several members.
 
-The rule: what follows a member and is not the header of another one is no part of the stream, as for Java's reader, by
-which Kafka takes such batches and its consumers read them.
+The rule: bytes after a member that are no header of another member are ignored, as Java's reader ignores them, so Kafka
+and its consumers accept such batches.
 """
 
 import zlib
@@ -59,6 +59,6 @@ def _is_member(data: memoryview) -> bool:
 
 
 def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)
-    """Make a compressor that takes its input in pieces."""
+    """Return a compressor that accepts its input in pieces."""
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _WBITS_GZIP)
     return Compressor(b"", stream.compress, stream.flush)

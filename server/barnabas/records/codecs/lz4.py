@@ -1,9 +1,9 @@
 """LZ4 frames, also with the wrong header checksum of message format v0 (KAFKA-3160).
 
-Old Java clients hashed the frame's magic number along with its descriptor. A writer of format v0 must do
-so too, because they check it; a reader of v0 must not care. Kafka's Java clients read frames of independent
-blocks only, and only the first frame. They look neither at its checksum of the content and at the content's size nor at
-what follows the frame, so a Kafka takes batches in which these are wrong.
+Old Java clients hashed the frame's magic number along with its descriptor. A writer of format v0 must do the same, because
+these clients check it; a reader of v0 must ignore it. Kafka's Java clients read frames of independent blocks only, and only
+the first frame. They check neither its content checksum nor its content size, and ignore bytes after the frame, so Kafka
+accepts batches in which these are wrong.
 """
 
 from lz4 import frame
@@ -66,7 +66,7 @@ def decompress(data: Buffer, bytes_max: int, *, ignore_checksum: bool = False) -
 
 
 def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)
-    """Make a compressor that takes its input in pieces; for magic 2, with the right header checksum."""
+    """Return a compressor that accepts its input in pieces; for magic 2, with the correct header checksum."""
     stream = frame.LZ4FrameCompressor(
         block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False, compression_level=_library_level(level)
     )

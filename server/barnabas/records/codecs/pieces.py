@@ -1,12 +1,12 @@
 """Compression and decompression piece by piece.
 
-The rule: no piece but the first is larger than PIECE_BYTES, so that a thread that makes a hundred of them holds the
-interpreter for a moment each, never for a copy of the whole. The whole is given back to the system piece by piece, too:
-the pages of 127 MB at once take 10 to 20 ms, throughout which no other thread gets the interpreter.
+The rule: no piece but the first is larger than PIECE_BYTES, so a thread that creates a hundred of them holds the
+interpreter briefly for each, never for a copy of the whole. The memory is returned to the system piece by piece, too: to
+unmap the pages of 127 MB at once takes 10 to 20 ms, during which no other thread gets the interpreter.
 
-What decompresses is a generator that yields after every MB. A thread that goes on and on starves the event loop: the
-library releases the interpreter for each piece, but for no longer than another thread takes to wake up. That one comes too
-late, and begins anew to wait for its switch interval to pass: up to 75 ms beside pieces of 150 us (Zstandard of zeros).
+A decompressor is a generator that yields after every MB. A thread that never pauses starves the event loop: the library
+releases the interpreter for each piece, but for less time than another thread needs to wake up. The other thread misses its
+turn, and waits for a whole switch interval again: up to 75 ms beside pieces of 150 us (Zstandard of zeros).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Parts: TypeAlias = Generator[None, None, bytes]
 
 
 class Compressor(NamedTuple):
-    """A compressed stream in the making: `start`, then what `add` returns for each piece, then what `finish` does."""
+    """A compressed stream under construction: `start`, then the result of `add` for each piece, then that of `finish`."""
 
     start: bytes
     add: Callable[[bytes | bytearray | memoryview], bytes]
@@ -55,14 +55,14 @@ class Pieces:
         self._drop()
 
     def _drop(self) -> None:
-        """Give the memory back, unless the whole was taken."""
+        """Free the memory, unless the whole stream was returned."""
         stream, self._stream = self._stream, None
         if stream is not None:
             _give_back(stream)
 
     @property
     def next_size(self) -> int:
-        """Largest size of the next piece in bytes: one more than allowed, so that too many are noticed."""
+        """Largest size of the next piece in bytes; it may exceed the limit by one byte, to detect too large an output."""
         is_first = self._first is None and self._stream is None
         return min(self._left + 1, FIRST_PIECE_BYTES if is_first else PIECE_BYTES)
 

@@ -3,8 +3,8 @@
     xerial  = 82 "SNAPPY" 00, version int32 (1), oldest compatible version int32 (1), blocks
     block   = length int32 (big-endian), raw snappy block of that length
 
-Kafka's Java clients and brokers write xerial, librdkafka and sarama write raw blocks. All of them read both;
-we write what a Java broker writes.
+Kafka's Java clients and brokers write xerial, librdkafka and sarama write raw blocks. All of them read both; we write
+xerial, as a Java broker does.
 """
 
 from collections.abc import Generator

@@ -1,7 +1,7 @@
 """Zstandard frames (KIP-110), one or several, with or without their content size.
 
-The library's bounded reader takes a frame that is cut short for a whole one. So the frames are measured
-first, by their block headers; then the output can be taken in bounded steps.
+The library's bounded reader accepts a truncated frame as a whole one. So the frames are first measured by their block
+headers; then the output is read in bounded steps.
 """
 
 import zstandard
@@ -41,7 +41,7 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
 
 
 def compressor(level: int | None, size: int) -> Compressor:
-    """Make a compressor that takes its input, about `size` bytes, in pieces."""
+    """Return a compressor that accepts about `size` bytes of input in pieces."""
     # With the size, high levels do not take hundreds of megabytes for a small input.
     parameters = zstandard.ZstdCompressionParameters.from_level(
         3 if level is None else level, source_size=max(size, 1), write_content_size=0

@@ -124,7 +124,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _from_json(of: Type, value: Any, path: str) -> Any:
-    """Return a value as fastavro takes it. Raises SchemaError, naming the place."""
+    """Return a JSON value as fastavro expects it. Raises SchemaError, naming the place."""
     if of.kind == "union":
         return _branch(of, value, path)
     kind = of.kind

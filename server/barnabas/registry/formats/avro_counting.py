@@ -54,7 +54,7 @@ class EmptyValues:
         return count
 
     def check(self, of: Type, data: bytes) -> None:
-        """Raise SchemaError for data with more of them than can be believed, or that is not whole."""
+        """Raise SchemaError for data that is incomplete, or has more of these values than allowed."""
         walk = _Walk(data, self._counts)
         try:
             walk.skip(of)

@@ -108,7 +108,7 @@ class Comparison:
         self.has_assumed = False
 
     def run(self, old: Any, new: Any) -> Outcome:
-        """Return the outcome of a pair. Raises TooLargeError, and what rules raise."""
+        """Return the outcome of a pair. Raises TooLargeError, and the errors of the rules."""
         stack: list[tuple[Hashable, Outcome, Rules]] = []
         under_way: set[Hashable] = set()
         pair: Pair | None = (old, new)

@@ -79,7 +79,7 @@ def fits(changes: list[Change]) -> bool:
 
 
 def breaks(new: Node, old: Node) -> list[str]:
-    """Say which changes keep old documents from fitting."""
+    """Return the changes that prevent old documents from fitting, as messages."""
     return comparing.messages(compare(old, new), _told)
 
 

@@ -40,7 +40,7 @@ class Node:
         return node
 
     def target(self) -> Node:
-        """Return the target of a reference, or the node itself if it is none. Raises Unresolvable."""
+        """Return the target of a reference, or the node itself if it is no reference. Raises Unresolvable."""
         node = self.memory.targets.get(id(self.contents), self)
         for _ in range(REFERENCES_MAX):
             name = node.contents.get("$ref") if isinstance(node.contents, dict) else None

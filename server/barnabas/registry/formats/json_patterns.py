@@ -51,7 +51,7 @@ def check_patterns(contents: Any, specification: Any) -> None:
 
 
 def check(validator: Any, value: Any) -> None:
-    """Raise SchemaError for a value that is refused, for a pattern that cannot be had, and where it takes too long."""
+    """Raise SchemaError for an invalid value, for an unsupported pattern, and if the check takes too long."""
     token = _ends.set(time.thread_time() + SECONDS_MAX)
     try:
         error = next(validator.iter_errors(value), None)
@@ -156,7 +156,7 @@ def _unevaluated_properties(
 
 
 def _evaluated(validator: Any, value: Any, schema: Any, besides: str = "") -> set[str]:
-    """Return the names of properties that a schema looks at, its keyword `besides` apart."""
+    """Return the names of properties that a schema evaluates, except by its keyword `besides`."""
     if not isinstance(schema, dict):
         return set()
     names: set[str] = value.keys() & schema.get("properties", {}).keys()

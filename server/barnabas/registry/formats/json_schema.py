@@ -51,14 +51,14 @@ def _loaded(text: str, *, is_strict: bool = False) -> Any:
 
 
 def specification_of(contents: Any) -> Any:
-    """Return the draft of a schema, as the library has it."""
+    """Return the draft of a schema, as an object of the library."""
     name = contents.get("$schema") if isinstance(contents, dict) else None
     draft7 = specification_with(DEFAULT)
     return specification_with(name, default=draft7) if isinstance(name, str) else draft7
 
 
 def _library(root: Any, dependencies: Sequence[tuple[str, Any]]) -> Any:
-    """Return the schemas that may be referred to: by their names, also beside the root's own address, and by theirs."""
+    """Return the schemas for references: by name, also relative to the root's address, and by their own addresses."""
     own = _id(root)
     by_address: dict[str, Any] = {}
     for name, contents in dependencies:

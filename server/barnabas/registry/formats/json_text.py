@@ -19,7 +19,7 @@ _WITHIN_TEXT = re.compile(r'["\\]')
 def read_json(text: str, *, is_strict: bool = True, is_avro: bool = False) -> Any:
     """Return the parsed value; `is_strict` refuses NaN and Infinity, which are not JSON.
 
-    `is_avro` takes comments, and numbers that are too large for a double as infinite ones, as Avro's own library does.
+    `is_avro` accepts comments, and numbers that are too large for a double as infinite, as Avro's own library does.
     Raises SchemaError.
     """
     try:
@@ -89,7 +89,7 @@ def _without_comments(text: str) -> str:
 
 
 def _end_of_text(text: str, at: int) -> int:
-    """Return the end of a text by the place of its first letter."""
+    """Return the end of a string, given the position of its first character."""
     while mark := _WITHIN_TEXT.search(text, at):
         if mark.group() == '"':
             return mark.end()

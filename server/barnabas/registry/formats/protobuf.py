@@ -1,6 +1,6 @@
 """Schemas of Protobuf: parsed by proto-schema-parser, resolved by protobuf's own descriptors, compared by our own rules.
 
-The rule: a schema keeps its original text; a descriptor, as some clients send, is converted to text.
+The rule: a schema keeps its original text; a descriptor, which some clients send, is converted to text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Protobuf's rules of change: whether data of an older schema keep their meaning in a newer one.
+"""Protobuf's rules of change: whether data of an older schema keeps its meaning in a newer one.
 
 The rule: fields are identified by number; names may change. Verdicts and their names are those of Confluent's registry.
 """
@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def compare(before: Any, after: Any) -> Outcome:
-    """Return the outcome of the comparison of two files. Raises SchemaError where that takes too many steps."""
+    """Return the outcome of the comparison of two files. Raises SchemaError if that takes too many steps."""
     rules = _Rules()
     comparison = Comparison(rules.compare, _key, HARMLESS)
     rules.spend = comparison.spend
@@ -52,7 +52,7 @@ def changes(before: Any, after: Any) -> list[Change]:
 
 
 def breaks(before: Any, after: Any) -> list[str]:
-    """Say which changes keep old data from being read."""
+    """Return the changes that prevent old data from being read, as messages."""
     return messages(compare(before, after), _told)
 
 
@@ -87,7 +87,7 @@ class _Rules:
         yield from self._types(messages, enums, outcome, root)
 
     def _types(self, messages: list[Any], enums: list[Any], outcome: Outcome, root: str) -> Rules:
-        """Compare messages and enums that stand beside each other."""
+        """Compare messages and enums of one scope."""
         self.spend(sum(map(len, [*messages, *enums])))
         old, new = (
             {element.name: element for element in side if not _is_entry(element)} for side in messages

@@ -94,7 +94,7 @@ def _decimal(token: re.Match[str]) -> str:
 
 
 class _Reading:
-    """One file."""
+    """The descriptor of one parsed file."""
 
     def __init__(self, file: ast.File, *, is_new: bool) -> None:
         self._file = file
@@ -195,7 +195,7 @@ class _Reading:
         return descriptor
 
     def _map(self, message: Any, map_field: ast.MapField) -> Any:
-        """Add the field of a map; returns the message of its entries."""
+        """Add a map field; returns the message of its entries."""
         if map_field.key_type not in SCALARS or map_field.key_type in ("double", "float", "bytes"):
             raise SchemaError(f"the key of a map is no {map_field.key_type}")
         name = "".join(part[:1].upper() + part[1:] for part in map_field.name.split("_")) + "Entry"

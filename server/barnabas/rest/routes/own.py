@@ -83,7 +83,7 @@ async def _begin(
 
 
 def _positions(text: str) -> dict[int, int]:
-    """Return the offsets to continue at by partition, from an event's id; none for an invalid one."""
+    """Return the offsets to continue at by partition, from an event's id; empty for an invalid id."""
     positions = {}
     for part in text.split(",")[:PARTITIONS_MAX]:
         number, colon, offset = part.partition(":")

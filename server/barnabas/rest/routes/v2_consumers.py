@@ -1,4 +1,4 @@
-"""Routes of v2: consumer instances, what they read and what they commit."""
+"""Routes of v2: consumer instances, their records and their commits."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _places(values: Any, *names: str) -> list[tuple[tuple[str, int], Fields]]:
 
 
 async def assign(call: Call) -> object:
-    """Assign partitions by hand."""
+    """Assign partitions explicitly."""
     instance = _instance(call)
     fields = await call.fields("partitions")
     await instance.assign([place for place, _ in _places(fields.get("partitions", list))])
@@ -223,7 +223,7 @@ async def commit(call: Call) -> object:
 
 
 async def show_committed(call: Call) -> object:
-    """Return what the group has committed of partitions."""
+    """Return the group's committed offsets of partitions."""
     instance = _instance(call)
     value = await call.json()
     if value is None:

@@ -30,7 +30,7 @@ READ_SECONDS = 5.0
 
 
 async def root(_: Call) -> object:
-    """Answer that the server is there."""
+    """Return an empty object, which shows that the server is alive."""
     return {}
 
 
@@ -116,7 +116,7 @@ async def bounds_of(call: Call, topic: str, number: int) -> tuple[int, int]:
 
 
 async def show_offsets(call: Call) -> object:
-    """Return the first offset of a partition, and the one after its last record."""
+    """Return the start offset and the end offset of a partition."""
     partition = await partition_of(call)
     beginning, end = await bounds_of(call, call.path["topic"], partition.number)
     return {"beginning_offset": beginning, "end_offset": end}
@@ -174,7 +174,7 @@ async def list_brokers(call: Call) -> object:
 
 
 async def produce(call: Call) -> object:
-    """Send records to a topic, or to one partition of it; the type of the body says the format of keys and values."""
+    """Send records to a topic, or to one of its partitions; the content type is the format of keys and values."""
     format_name = V2_TYPES.get(call.content_type)
     if format_name is None:
         raise RestError(

@@ -23,7 +23,7 @@ SOURCES = {
 
 
 class Owner(NamedTuple):
-    """A thing with settings: for the broker, and as a resource of the API."""
+    """An object with settings: for the broker, and as a resource of the API."""
 
     resource: Resource
     kind: str

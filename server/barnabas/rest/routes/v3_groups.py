@@ -185,7 +185,7 @@ async def show_assignment(call: Call) -> object:
 
 
 class Lag(NamedTuple):
-    """Lag of a group in a partition; `member` has it now, if one does."""
+    """Lag of a group in a partition; `member` is the member with the partition, None without one."""
 
     place: TopicPartition
     current: int

@@ -226,7 +226,7 @@ async def show_partition(call: Call) -> object:
 
 
 async def show_offsets(call: Call) -> object:
-    """Return the first offset of a partition, and the one after its last record."""
+    """Return the start or end offset of a partition, or both."""
     cluster_id = await cluster_of(call)
     kind = call.query.get("offset_type") or "earliest_and_latest"
     if kind not in _OFFSET_TYPES:

@@ -1,9 +1,9 @@
-"""SASL GSSAPI (RFC 4752), the server's side: Kerberos tokens until the context stands, then the security layer. Pure.
+"""SASL GSSAPI (RFC 4752), the server's side: Kerberos tokens until the context is complete, then the security layer. Pure.
 
     client: token ...  server: token ...  client: empty  server: offered layers  client: chosen layer
 
-The rule: a client is the principal of its ticket. The authorization id that it may ask for is read and changes nothing, as
-with Kafka. No security layer is offered: what follows is protected by TLS, or not at all.
+The rule: a client is the principal of its ticket. An authorization id that it requests is read and has no effect, as
+in Kafka. No security layer is offered: the following messages are protected by TLS, or not.
 """
 
 from __future__ import annotations

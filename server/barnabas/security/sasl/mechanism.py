@@ -15,9 +15,9 @@ MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI)
 
 
 class LoginFailedError(Exception):
-    """A client has not proved its identity. `shown` is the text that it is sent; None for a general one.
+    """A client has not proved its identity. `shown` is the text for the client; None for a general one.
 
-    `is_transient`: it is sent nothing, and its connection is closed, upon which clients try again (Kafka's rule for
+    `is_transient`: the client is sent nothing, and its connection is closed, upon which clients retry (Kafka's rule for
     replays and for tickets that are not yet valid).
     """
 
@@ -30,8 +30,8 @@ class LoginFailedError(Exception):
 class Identity(NamedTuple):
     """Identity of a client that has logged in.
 
-    `name` is that of a principal of type User; `expires_at_ms` is the end of the credential's life in ms since the epoch,
-    None for one that has no end.
+    `name` is that of a principal of type User; `expires_at_ms` is the expiry of the credential in ms since the epoch, None
+    for a credential without expiry.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """SASL OAUTHBEARER (RFC 7628, KIP-255), the server's side. Pure.
 
-The rule: the claims of a token hold only once its signature was checked, which is not done here; a client is told that
-its token is wrong, never why.
+The rule: the claims of a token are valid only if its signature was checked, which another module does; the client learns
+that its token is wrong, never the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Check = Callable[[str], Awaitable[Identity]]
 
 
 class OAuthBearerExchange:
-    """One message with a token; a wrong one is answered, and the exchange ends with the client's next message."""
+    """One message with a token; after a wrong token the error is sent, and the client's next message ends the exchange."""
 
     def __init__(self, check: Check) -> None:
         self._check = check

@@ -1,6 +1,6 @@
 """SASL PLAIN (RFC 4616), the server's side, with the users of a login module's options. Pure.
 
-The rule: an unknown user costs what a wrong password costs; both get the same answer.
+The rule: an unknown user takes the same time as a wrong password; both get the same answer.
 """
 
 from __future__ import annotations

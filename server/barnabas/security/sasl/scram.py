@@ -1,7 +1,7 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side. Pure.
 
-The rule: the final message must carry the whole nonce of this exchange (CVE-2024-56128) and the channel binding of the
-first one; an unknown user gets a challenge like any other, so that only the last answer says no.
+The rule: the final message must contain the whole nonce of this exchange (CVE-2024-56128) and the channel binding of the
+first one; an unknown user gets a challenge like any other, so that only the last answer refuses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ScramExchange:
     def __init__(
         self, mechanism: str, credentials: Credentials, *, nonce: Callable[[], str], secret: bytes
     ) -> None:
-        """`nonce` gives random text without a comma; `secret` makes the challenges of unknown users."""
+        """`nonce` returns random text without a comma; `secret` is the key for the challenges of unknown users."""
         self._mechanism = MECHANISMS[mechanism]
         self._credentials = credentials
         self._new_nonce = nonce

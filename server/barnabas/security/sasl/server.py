@@ -1,9 +1,9 @@
-"""State of a connection's login, as Kafka's SASL server goes through it (KIP-43, KIP-152, KIP-368). Pure.
+"""State of a connection's login, with the states of Kafka's SASL server (KIP-43, KIP-152, KIP-368). Pure.
 
     START --ApiVersions--> VERSIONS --SaslHandshake--> EXCHANGE --last token--> DONE --SaslHandshake--> EXCHANGE ...
 
-The rule: a request out of turn ends the connection. This module decides on allowed requests; others read and answer
-them.
+The rule: a request in the wrong state ends the connection. This module decides which requests are allowed; others read and
+answer them.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class SaslServer:
 
     @property
     def is_done(self) -> bool:
-        """True if the client may ask for everything."""
+        """True if the client may send any request."""
         return self.stage is Stage.DONE
 
     @property
     def has_failed(self) -> bool:
-        """True if the connection must be closed, after its response if there is one."""
+        """True if the connection must be closed, after its response if one is sent."""
         return self.stage is Stage.FAILED
 
     @property
@@ -84,8 +84,8 @@ class SaslServer:
     def expects_token(self, *, is_known_api: bool) -> bool:
         """Return whether the next frame is a bare token: after SaslHandshake v0, or of a GSSAPI client without a handshake.
 
-        `is_known_api` says whether the frame begins with the key of some API; a first frame that does not is a token of
-        a client of Kafka 0.9. Raises PeerError where GSSAPI is not offered.
+        `is_known_api`: whether the frame begins with the key of an API; a first frame that does not is a token of
+        a client of Kafka 0.9. Raises PeerError if GSSAPI is not offered.
         """
         if self.stage is Stage.EXCHANGE:
             return not self._is_framed
@@ -150,7 +150,7 @@ class SaslServer:
         return ErrorCode.NONE
 
     def _may_begin_again(self, steady_ms: float) -> bool:
-        """Return whether a client may log in once more, and note when: only where logins expire, and not all the time."""
+        """Return whether a client may log in again, and note the time: only if logins expire, and at a limited rate."""
         if self.expires_ms is None:
             return False
         if self._last_begun_ms is not None and steady_ms - self._last_begun_ms < REAUTHENTICATION_MS_MIN:
@@ -177,7 +177,7 @@ class SaslServer:
         return answer
 
     def _check(self, identity: Identity | None) -> None:
-        """Check that a user's name has no control characters and is the one before. Raises LoginFailedError."""
+        """Check that a user's name has no control characters and has not changed. Raises LoginFailedError."""
         if identity is not None and has_control_character(identity.name):
             raise LoginFailedError(f"the user's name {identity.name[:100]!r} has a control character")
         if identity is not None and self.identity is not None and identity.name != self.identity.name:

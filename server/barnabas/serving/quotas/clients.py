@@ -1,4 +1,4 @@
-"""The quotas of clients: which client is over which, and for how long. Pure.
+"""The quotas of clients: their rates, and the throttle times of clients above their limits. Pure.
 
 The rule: as long as no quota of a kind is set, nothing is looked up and nothing is counted for it. Limits are those of the
 newest image, also for clients that are counted already.
@@ -39,7 +39,7 @@ class Meter(Generic[M]):
         """For how long, added up."""
 
     def is_forgettable(self, now_ms: int) -> bool:
-        """Return whether a new one would say the same."""
+        """Return whether a new meter would return the same rate."""
         return self.counted.is_forgettable(now_ms)
 
     def throttled(self, ms: int) -> None:
@@ -49,7 +49,7 @@ class Meter(Generic[M]):
 
 
 class QuotaOf(Generic[M]):
-    """One quota of all clients. `is_set` says whether any client has such a limit."""
+    """One quota of all clients. `is_set`: whether any client has such a limit."""
 
     __slots__ = ("_clients", "_kept", "_limits", "name")
 
@@ -66,7 +66,7 @@ class QuotaOf(Generic[M]):
         return self._limits.is_set
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Apply these quotas from now on."""
+        """Apply these quotas."""
         self._limits.follow(quotas, changed)
         self._clients.clear()
 
@@ -123,11 +123,11 @@ class ClientQuotas:
 
     @property
     def every(self) -> tuple[QuotaOf[Rate], QuotaOf[Rate], QuotaOf[Rate], QuotaOf[TokenBucket]]:
-        """All of them."""
+        """All quotas."""
         return self.produce, self.fetch, self.request, self.mutation
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Apply these quotas from now on; `changed` names those that differ."""
+        """Apply these quotas; `changed` names the entities whose quotas differ from before."""
         entities = tuple(changed)
         for quota in self.every:
             quota.follow(quotas, entities)

@@ -1,7 +1,7 @@
 """Rates of new connections: of the broker, of each listener, of each address (KIP-612). Pure.
 
-The rule: connections beyond the rate of the broker or a listener are only taken later; those beyond the rate of an address
-are not taken, and are not counted. No connection waits for longer than one window.
+The rule: connections beyond the rate of the broker or a listener are accepted later; those beyond the rate of an address
+are refused, and are not counted. No connection waits for longer than one window.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Throttling:
 
 
 class ConnectionRates:
-    """Counts new connections. Limits are in connections per second; times are in ms of a clock that never goes back."""
+    """Counts new connections. Limits are in connections per second; times are in ms of a monotonic clock."""
 
     def __init__(self, samples: int, window_ms: int, now_ms: int) -> None:
         self._window_ms = window_ms
@@ -84,7 +84,7 @@ class AddressLimits:
         self.is_set = False
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> list[str]:
-        """Apply these quotas from now on; return the names that are no addresses: quotas on them have no effect."""
+        """Apply these quotas; returns the names that are no addresses: quotas on them have no effect."""
         unknown = []
         for entity in changed:
             if entity.ip is None:

@@ -46,7 +46,7 @@ Quotas = Mapping[str, float]
 
 
 class QuotaEntity(NamedTuple):
-    """Clients or an address that quotas apply to. A part is None where there is none, empty for the default of its type."""
+    """Clients or an address to which quotas apply. A missing part is None, the default of its type is empty."""
 
     user: str | None = None
     client_id: str | None = None
@@ -54,7 +54,7 @@ class QuotaEntity(NamedTuple):
 
     @property
     def parts(self) -> tuple[tuple[str, str | None], ...]:
-        """Types and names as they travel, in the order in which Kafka has them: the name of a default is None."""
+        """Types and names as in requests, in Kafka's order: the name of a default is None."""
         pairs = ((CLIENT_ID, self.client_id), (USER, self.user), (IP, self.ip))
         return tuple((kind, name or None) for kind, name in pairs if name is not None)
 
@@ -68,7 +68,7 @@ class QuotaEntity(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Return the entity made of these parts, as an alteration names it. Raises INVALID_REQUEST."""
+    """Return the entity with these parts, as an alteration names it. Raises INVALID_REQUEST."""
     names: dict[str, str] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID, IP):
@@ -88,7 +88,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 
 def in_order(parts: Mapping[str, str | None]) -> Iterator[tuple[str, str | None]]:
-    """Return types and names in the order in which Kafka has them, one by one: they may be very many."""
+    """Yield types and names in Kafka's order; there may be very many."""
     first = [kind for kind in (CLIENT_ID, USER) if kind in parts]
     yield from ((kind, parts[kind]) for kind in first)
     for kind, name in parts.items():
@@ -97,7 +97,7 @@ def in_order(parts: Mapping[str, str | None]) -> Iterator[tuple[str, str | None]
 
 
 def normal_ip(text: str) -> str | None:
-    """Return an IP address as sockets show it, None for a text that is none; IPv4 in IPv6 becomes IPv4."""
+    """Return an IP address as sockets show it, None for an invalid text; IPv4 in IPv6 becomes IPv4."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -135,7 +135,7 @@ def altered(
 
 
 def _in_order_of_a_map(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """Return the names of quotas in the order of Java's HashMap in which Kafka keeps those of an entity.
+    """Return the names of an entity's quotas in the iteration order of Java's HashMap, which Kafka uses.
 
     A new map has the capacity for the former entries, gets the remaining ones, then new ones in the order of the map of
     changes, and doubles at a load above three quarters; a bucket keeps the order of insertion.
@@ -177,7 +177,7 @@ EXACT, DEFAULT, ANY = range(3)
 
 
 class QuotaFilter:
-    """Filter of DescribeClientQuotas. `strict` leaves out entities with parts that no component is about."""
+    """Filter of DescribeClientQuotas. `strict` excludes entities with parts of a type that no component names."""
 
     __slots__ = ("any", "exact", "strict")
 

@@ -1,8 +1,8 @@
 """A cache of values for clients, in bounded memory. Pure.
 
-The rule: a value that was not used during a whole period is dropped if it can be recreated without a difference; if
-there are too many, the least recently used ones are dropped. A client that invents names makes others' limits a little
-wider at worst, and never the memory.
+The rule: a value that was not used during a whole period is dropped if a new value would be equal; above the limit, the
+least recently used values are dropped. A client that invents names can at worst loosen the limits of others a little,
+but never exhaust the memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Forgettable(Protocol):
     """A value that may be dropped."""
 
     def is_forgettable(self, now_ms: int, /) -> bool:
-        """Return whether a new one would say the same."""
+        """Return whether a new value would be equal."""
 
 
 K = TypeVar("K", bound=Hashable)
@@ -26,14 +26,14 @@ KEPT_MAX = 5_000
 
 
 class Kept(Generic[K, V]):
-    """Values by key, each made when it is first asked for: at most twice `kept_max` of them."""
+    """Values by key, each created on first access: at most twice `kept_max` of them."""
 
     __slots__ = ("_before", "_kept_max", "_make", "_now", "_period_ends_ms", "_period_ms", "on_forgotten")
 
     def __init__(
         self, make: Callable[[K, int], V], *, period_ms: int = PERIOD_MS, kept_max: int = KEPT_MAX
     ) -> None:
-        """`make` gets the key and the time; `on_forgotten` is called where what points to the values must be dropped."""
+        """`make` gets the key and the time; `on_forgotten` is called when references to the values must be dropped."""
         self._make = make
         self._period_ms = period_ms
         self._kept_max = kept_max
@@ -63,7 +63,7 @@ class Kept(Generic[K, V]):
         return value
 
     def _begin_period(self, now_ms: int) -> None:
-        """Drop unused values, except those that cannot be recreated without a difference."""
+        """Drop unused values, except those that a new value would not equal."""
         room = max(self._kept_max // 2 - len(self._now), 0)
         debtors = [
             (key, value) for key, value in self._before.items() if room and not value.is_forgettable(now_ms)

@@ -1,8 +1,8 @@
 """Limit that applies to a user and a client id, and the clients that share it. Pure.
 
-The rule: the order of Kafka's `ClientQuotaManager`: limits for both together, for the user, for defaults of these, for
-the client id. Clients for which the same part decides share one limit: all clients of a user, or each of them has its
-own.
+The rule: the order of Kafka's `ClientQuotaManager`: limits for both together, for the user, for the defaults of these, for
+the client id. The parts of the entity with the limit determine who shares it: all clients of a user, or each
+client has its own.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Share(NamedTuple):
 
 
 class Limits:
-    """The limits of one quota (as `producer_byte_rate`), of all entities.
+    """The limits of one quota (for example `producer_byte_rate`), of all entities.
 
-    `is_set` says whether there is any: as long as there is none, nothing needs to be counted. It is kept up to date by
-    `follow`, with each change of the quotas.
+    `is_set`: whether any entity has a limit; while none has, nothing needs to be counted. `follow` updates it with each
+    change of the quotas.
     """
 
     __slots__ = ("_counts", "_name", "_quotas", "is_set")
@@ -40,7 +40,7 @@ class Limits:
         self.is_set = False
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Apply these quotas from now on; `changed` names every entity with other quotas than before."""
+        """Apply these quotas; `changed` names every entity whose quotas differ from before."""
         for entity in changed:
             kind = entity.user is not None, entity.client_id is not None
             if any(kind):
@@ -55,7 +55,7 @@ class Limits:
         return self._quotas.get(QuotaEntity(user, client_id), NONE).get(self._name)
 
     def applying_to(self, user: str, client_id: str) -> tuple[Share, float | None]:
-        """Return the share of the limit that applies to a user with this client id, and the limit; None if there is none.
+        """Return the share of the limit that applies to a user with this client id, and the limit; None without a limit.
 
         As in Kafka, the default for client ids does not apply to a client without one.
         """

@@ -73,7 +73,7 @@ class Rate:
         self._sum_up()
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the time that the rate is about, in ms: the samples there are, and at least all but one of a full set."""
+        """Return the time that the rate covers, in ms: the existing samples, and at least all but one of a full set."""
         if now_ms >= self._expires_ms:
             self._forget_old(now_ms)
         elapsed_ms = now_ms - self._oldest_ms
@@ -94,5 +94,5 @@ class Rate:
         return min(floor((rate - limit) / limit * window_ms + 0.5), THROTTLE_MS_MAX)
 
     def is_forgettable(self, now_ms: int) -> bool:
-        """Return whether a new one would say the same."""
+        """Return whether a new rate would be equal: it is 0."""
         return self.per_second(now_ms) == 0

@@ -1,4 +1,4 @@
-"""The token bucket of KIP-599: bursts of many windows are allowed, and paid for before the next one. Pure."""
+"""The token bucket of KIP-599: a burst of many windows is allowed, and must be paid for before the next burst. Pure."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class TokenBucket:
         return 0 if tokens >= 0 else min(floor(-tokens / limit * 1000.0 + 0.5), THROTTLE_MS_MAX)
 
     def is_forgettable(self, now_ms: int) -> bool:
-        """Return whether a new one would say the same: it is full."""
+        """Return whether a new bucket would be equal: this bucket is full."""
         return self.tokens(self._limit, now_ms) >= self._limit * self._burst_s

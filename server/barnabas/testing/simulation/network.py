@@ -1,7 +1,7 @@
 """A network in memory that delays, splits, cuts and refuses, by a seed.
 
 The rule: only TCP's promises hold (bytes arrive in order, once, or the connection breaks): delays, the split into
-pieces, and whether both ends see a break at the same time, are random. Hosts are names. An isolated host notices only
+pieces, and whether both ends see a break at the same time, are random. Hosts are names. An isolated host detects only
 silence, unless the cut resets connections.
 """
 
@@ -107,7 +107,7 @@ class _Pipe:
         self._writers.wake()
 
     def take_now(self, size: int) -> bytes | None:
-        """Return the arrived bytes, b"" at the end, None if there are none yet. Raises ConnectionResetError."""
+        """Return the arrived bytes, b"" at the end, None if no bytes have arrived. Raises ConnectionResetError."""
         if self.is_broken:
             raise ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
         self._let_in()
@@ -193,7 +193,7 @@ class SimulatedTransport:
         is_crowded: bool = False,  # noqa: ARG002
         arrived: Callable[[], bool] | None = None,  # noqa: ARG002
     ) -> None:
-        """Wait until there may be something to read, or the peer has closed."""
+        """Wait until data may be readable, or the peer has closed."""
         await self._incoming.wait_arrived()
 
     def expect(self, size: int) -> None:
@@ -317,7 +317,7 @@ class SimulatedAcceptor:
         self._is_closed = False
 
     def listen(self) -> None:
-        """Accept connections from now on."""
+        """Begin to accept connections."""
         self.is_listening = True
 
     def offer(self, transport: SimulatedTransport) -> None:
@@ -335,7 +335,7 @@ class SimulatedAcceptor:
             await self._changed.wait()
 
     def accept_now(self) -> SimulatedTransport | None:
-        """Return the next connection; None if there is none."""
+        """Return the next connection; None if none is waiting."""
         return self._waiting.popleft() if self._waiting else None
 
     def vanish(self) -> None:
@@ -393,7 +393,7 @@ class SimulatedNetwork:
                 transport._incoming.look_again()
 
     def reset(self, choose: Callable[[str, str], bool] = lambda *_: True) -> None:
-        """Break the open connections for which `choose` returns True, given the dialling host and the accepting one."""
+        """Break the open connections for which `choose` returns true, given the connecting host and the accepting one."""
         kept = []
         for entry in self._connections:
             if choose(entry[0], entry[1]):

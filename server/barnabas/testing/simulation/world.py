@@ -46,7 +46,7 @@ class SimulatedEntropy:
 
 
 class SimulatedThreads:
-    """Threads that take a random time and do all of their work at one moment, while no task runs."""
+    """Threads that take a random time and do all of their work in one moment, while no task runs."""
 
     def __init__(self, random: Random, sleep: Callable[[float], Awaitable[object]] | None = None) -> None:
         """`sleep` waits for a number of seconds, even if cancelled; trio's by default."""

@@ -55,7 +55,7 @@ class SimulatedZooKeeper:
         return {path: node.data for path, node in sorted(self._tree.nodes.items())}
 
     def data(self, path: str) -> bytes | None:
-        """Return the data of a znode, None where there is none."""
+        """Return the data of a znode, None if it does not exist."""
         node = self._tree.nodes.get(path)
         return None if node is None else node.data
 
@@ -83,7 +83,7 @@ class SimulatedZooKeeper:
             self._expire_later(session.session_id)
 
     def expire(self, session: SimulatedSession) -> None:
-        """End a client's session now; the client learns it when it is connected again, which it tries soon."""
+        """End a client's session now; the client learns that when it reconnects, which it does soon."""
         self.end(session.session_id)
         session.disconnect()
         session.connect_soon()

@@ -28,7 +28,7 @@ class ChunkCache:
             return key in self._chunks or key in self._loading
 
     def get(self, key: Hashable, load: Callable[[], bytes]) -> bytes:
-        """Return a chunk, from memory or by `load`; raises what `load` raises, to all that wait for this chunk."""
+        """Return a chunk, from memory or by `load`; an error of `load` is raised to all readers waiting for this chunk."""
         with self._lock:
             chunk = self._chunks.get(key)
             if chunk is not None:
@@ -54,7 +54,7 @@ class ChunkCache:
         return chunk
 
     def forget(self, matches: Callable[[Hashable], bool]) -> None:
-        """Drop chunks, as those of a segment that is deleted."""
+        """Drop chunks, for example those of a deleted segment."""
         with self._lock:
             for key in [key for key in self._chunks if matches(key)]:
                 self._bytes -= len(self._chunks.pop(key))

@@ -23,7 +23,7 @@ _MAGIC_MAX: Final = 2
 
 
 class ChunkError(Exception):
-    """Bytes that are not a chunk of the log: damaged, or of another one."""
+    """Bytes that are not the expected chunk of the log: damaged, or of another chunk."""
 
 
 class ChunkWriter:

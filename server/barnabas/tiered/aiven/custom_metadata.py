@@ -1,6 +1,6 @@
-"""Custom metadata of the plug-in: a section of tagged fields that the record of a segment keeps. Pure.
+"""Custom metadata of the plug-in: a section of tagged fields in the record of a segment. Pure.
 
-Where it has the prefix or the key of the objects, these are read there, whatever `key.prefix` says by now.
+If it has the prefix or the key of the objects, these take precedence over the present `key.prefix`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class CustomMetadataError(Exception):
 
 @dataclass(frozen=True)
 class CustomMetadata:
-    """Fields of custom metadata, None for each that is left out.
+    """Fields of custom metadata, None for each missing one.
 
     Attributes:
         remote_size: bytes of all objects of the segment.
-        prefix: takes the place of `key.prefix`.
+        prefix: replaces `key.prefix`.
         key: name of the segment's objects, without prefix and suffix.
     """
 
@@ -36,7 +36,7 @@ class CustomMetadata:
     key: str | None = None
 
     def to_bytes(self) -> bytes:
-        """Return the fields as a record keeps them."""
+        """Return the encoded fields, for a record."""
         fields: list[tuple[int, bytes]] = []
         if self.remote_size is not None:
             fields.append((0, encode_uvarint(self.remote_size << 1)))  # zigzag; a size is not negative

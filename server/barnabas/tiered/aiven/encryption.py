@@ -29,7 +29,7 @@ _LABEL_HASH: Final = sha3_512(b"").digest()
 
 
 class EncryptionError(Exception):
-    """Bytes that cannot be decrypted: damaged, of another key, or of one that is not in the key ring."""
+    """Bytes that cannot be decrypted: damaged, or encrypted with a key that is not in the key ring."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def wrap(key: RSAPublicKey, message: bytes) -> bytes:
 
 
 def unwrap(key: RSAPrivateKey, wrapped: bytes) -> bytes:
-    """Decrypt what `wrap` encrypted. Raises ValueError, the same for each kind of damage."""
+    """Decrypt a result of `wrap`. Raises ValueError, the same for each kind of damage."""
     numbers = key.private_numbers()
     modulus = numbers.public_numbers.n
     size = (modulus.bit_length() + 7) // 8

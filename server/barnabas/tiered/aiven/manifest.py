@@ -1,6 +1,6 @@
-"""The manifest of a segment: JSON beside its objects, by which chunks and indexes are found. Pure.
+"""The manifest of a segment: JSON beside its objects, with the places of chunks and indexes. Pure.
 
-The rule: written as the plug-in reads it, which refuses fields that it does not know; read as it writes it.
+The rule: it is written for the plug-in's parser, which refuses unknown fields, and reads the plug-in's output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INDEX_BYTES_MAX: Final = 10 * 1024 * 1024
 
 
 class ManifestError(Exception):
-    """Bytes that are no manifest, or one of a version that is not known here."""
+    """Bytes that are no manifest, or one of an unknown version."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ChunkIndex:
         return min(self.chunk_size, self.file_size - number * self.chunk_size)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the index as the manifest has it."""
+        """Return the index in the form of the manifest."""
         if self.fixed_size is not None:
             of_chunks: dict[str, Any] = {
                 "transformedChunkSize": self.fixed_size,
@@ -132,7 +132,7 @@ class Manifest:
     encryption: Encryption | None
 
     def to_bytes(self, segment: RemoteSegment) -> bytes:
-        """Return the bytes of the manifest's object, with what the segment's record says for human readers."""
+        """Return the bytes of the manifest's object, with the facts of the segment's record for human readers."""
         indexes: dict[str, dict[str, int] | None] = dict.fromkeys(INDEXES.values())
         for kind, (position, size) in self.indexes.items():
             indexes[INDEXES[kind]] = {"position": position, "size": size}
@@ -172,7 +172,7 @@ class Manifest:
 
 
 def pack_sizes(sizes: tuple[int, ...]) -> bytes:
-    """Return sizes of chunks as the plug-in packs them: their differences to the smallest, the last one apart."""
+    """Return sizes of chunks, packed as by the plug-in: their differences to the smallest, the last one separately."""
     count = len(sizes).to_bytes(4, "big")
     if len(sizes) < 2:
         return count + b"".join(size.to_bytes(4, "big") for size in sizes)

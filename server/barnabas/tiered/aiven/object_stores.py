@@ -1,7 +1,7 @@
 """Objects in S3, GCS and Azure, by the package obstore; its calls block, and are made in worker threads.
 
-The rule: each request has a deadline and is tried again, within a deadline for all tries. A write replaces the object
-whole, so that a try after a lost answer does no harm.
+The rule: each request has a deadline and is retried, within a deadline for all attempts. A write replaces the object
+as a whole, so that a retry after a lost answer does no harm.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class StoreObjects:
 
 
 class _Counted:
-    """Parts of an upload, and the bytes of those that were taken."""
+    """Parts of an upload, counting the bytes of the consumed ones."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = iter(parts)

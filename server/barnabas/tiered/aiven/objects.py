@@ -1,6 +1,6 @@
 """Objects by their keys, in a directory; `object_stores` has them in S3, GCS and Azure.
 
-Every call blocks and is made in a worker thread, several at a time.
+Every call blocks and is made in a worker thread, several concurrently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Objects(Protocol):
     """A store of objects."""
 
     def put(self, key: str, source: bytes | Path | Iterable[bytes]) -> int:
-        """Store an object in the place of an older one, durably; return its bytes. Raises RemoteStorageError."""
+        """Store an object durably, replacing an older one; returns its size in bytes. Raises RemoteStorageError."""
         ...
 
     def get(self, key: str) -> bytes:
@@ -33,7 +33,7 @@ class Objects(Protocol):
         ...
 
     def delete(self, keys: list[str]) -> None:
-        """Remove objects; one that is not there is no error. Raises RemoteStorageError."""
+        """Remove objects; a missing object is no error. Raises RemoteStorageError."""
         ...
 
     def list(self, folder: str) -> Iterator[tuple[str, int]]:
@@ -50,7 +50,7 @@ class Objects(Protocol):
 
 
 class DirectoryObjects:
-    """Objects as files below a directory, as the plug-in's FileSystemStorage has them."""
+    """Objects as files below a directory, in the layout of the plug-in's FileSystemStorage."""
 
     def __init__(self, root: Path, partial_suffix: str = PARTIAL_SUFFIX) -> None:
         """Take the directory, and the suffix of files while they are written: processes that share keys need their own."""

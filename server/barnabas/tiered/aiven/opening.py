@@ -1,7 +1,7 @@
-"""The plug-in's settings, as `rsm.config.*` of Kafka's brokers has them, and the store that they describe.
+"""The plug-in's settings, in the form of `rsm.config.*` of Kafka's brokers, and the store that they describe.
 
-The rule: what decides where and how objects are stored is honoured or refused; what is about threads, metrics and checks of
-the Java library is accepted without effect.
+The rule: settings for the place and form of objects are honoured or refused; those for threads, metrics and checks of
+the Java library are accepted without effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ACLs: CreateAcls, DeleteAcls and DescribeAcls v1-v3, and the permissions that an image's ACLs grant to callers.
 
-The rule: an ACL exists once: to create an existing ACL succeeds and writes no record. Entries of CreateAcls and filters
-of DeleteAcls are answered one by one. Too many changes are refused as a whole: a part could be taken for all.
+The rule: an ACL exists once: to create an existing ACL succeeds and writes no record. Entries of CreateAcls and filters of
+DeleteAcls are answered one by one. Too many changes are refused as a whole: a part could be mistaken for all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_ACLS: Final[Mapping[bytes, Acl]] = {}
 
 
 class Permissions:
-    """Permissions of callers, by the ACLs of the newest image that was asked about, `super.users`, and the default.
+    """Permissions of callers, by the ACLs of the newest image passed to `of`, `super.users`, and the default.
 
     Without an authorizer everything is allowed.
     """

@@ -78,7 +78,7 @@ class Batch:
         added: int | None = None,
         unclean: int | None = None,
     ) -> Steps[None]:
-        """Elect leaders where necessary, after a broker left (`removed`), came (`added`) or lost records (`unclean`).
+        """Elect leaders where necessary, after a broker left (`removed`), arrived (`added`) or lost records (`unclean`).
 
         A step is one partition.
         """

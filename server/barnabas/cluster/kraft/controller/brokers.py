@@ -1,11 +1,11 @@
-"""Registration of brokers (BrokerRegistration v0-v4), their fencing and removal (UnregisterBroker v0); and of
-controllers. Pure.
+"""Registration of brokers (BrokerRegistration v0-v4), their fencing and removal (UnregisterBroker v0); and of controllers.
+Pure.
 
-BrokerRegistration: v1 says whether the broker is migrated from ZooKeeper, which is refused, v2 has log dirs, v3 the epoch
-before a clean shutdown, v4 comes from brokers that can cordon log dirs.
+BrokerRegistration: v1 has a flag for a broker that is migrated from ZooKeeper, which is refused, v2 has log dirs, v3 the
+epoch before a clean shutdown, v4 is sent by brokers that can cordon log dirs.
 
-The rule: a broker id belongs to one process at a time. Another process gets it, with a new epoch, when the session of
-the last one has ended and that process is out of all ISRs and leads nothing.
+The rule: a broker id belongs to one process at a time. Another process gets it, with a new epoch, when the session of the
+last one has ended and that process is out of all ISRs and leads nothing.
 """
 
 from __future__ import annotations

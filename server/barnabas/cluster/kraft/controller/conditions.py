@@ -1,6 +1,6 @@
 """Conditions of decisions about partitions: levels of features, settings of topics, brokers and their log dirs. Pure.
 
-The rule: all is read from the image after the appended records. A setting is taken from the topic, else from this
+The rule: all is read from the image after the appended records. A setting is read from the topic, else from this
 controller, all brokers, and the file of this node.
 """
 

@@ -2,7 +2,7 @@
 
 v1 adds unclean elections, and an error code of the whole response.
 
-The rule: a preferred election moves the leader to the first replica, if that is in sync; an unclean one is only for a
+The rule: a preferred election moves the leader to the first replica, if that is in sync; an unclean election is only for a
 partition without a leader. Periodically, leaders return to their first replicas (auto.leader.rebalance.enable), and
 leaderless partitions get any replica, if their topic allows that.
 """

@@ -1,7 +1,7 @@
 """Features of a cluster: UpdateFeatures v0-v2, and the first records of a new cluster and a new leader (KIP-584, KIP-868).
 
-The rule: all changes of a request are made or none; a level is finalized only if this controller, all registered brokers
-and all controllers of the quorum support it, and the features that it depends on have their levels after the request.
+The rule: either all changes of a request are applied or none; a level is finalized only if this controller, all registered
+brokers and all controllers of the quorum support it, and its dependencies have their levels after the request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Detection of broker processes that have ended before their sessions, as opposed to silent ones.
 
-The rule: a broker's session ends early if the connection of its last heartbeat has closed, no heartbeat came by another
+The rule: a broker's session ends early if the connection of its last heartbeat has closed, no heartbeat arrived by another
 connection, and each of its listeners refuses connections. Silence, a timeout or any other error decide nothing: the
-session runs out, as in Kafka. After a mistake, the session resumes with the next heartbeat.
+session expires, as in Kafka. After a mistake, the session resumes with the next heartbeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AllocateProducerIds v0: a broker takes the next block of producer ids. Pure.
+"""AllocateProducerIds v0: a broker gets the next block of producer ids. Pure.
 
 The rule: no id is in two blocks, even if the answer is lost.
 """

@@ -1,7 +1,7 @@
 """Settings of topics, brokers, groups and client metrics: Incremental- and AlterConfigs v0-v2, DescribeConfigs v1-v4.
 
-The rule: all alterations of a resource are made or none, and each resource has its own result. Values of broker settings
-are not validated: the forwarding broker has done that, and this node's own settings differ.
+The rule: either all alterations of a resource are applied or none, and each resource has its own result. Values of broker
+settings are not validated: the forwarding broker has done that, and this node's own settings differ.
 """
 
 from __future__ import annotations

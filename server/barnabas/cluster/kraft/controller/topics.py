@@ -1,9 +1,9 @@
 """CreateTopics v2-v7 and CreatePartitions v0-v3. Pure.
 
-CreateTopics: v4 takes -1 for the defaults of partitions and replicas, v5 answers with the topic's settings, v7 with its id.
+CreateTopics: v4 accepts -1 for the defaults of partitions and replicas, v5 returns the topic's settings, v7 its id.
 
-The rule: each topic is created or refused on its own; the records of all created topics are one batch. A caller cannot
-tell a topic that it may not describe from a missing one.
+The rule: each topic is created or refused on its own; the records of all created topics are one batch. A caller cannot tell
+a topic that it may not describe from a missing one.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def begin_adding(
 
 
 def take_versions(replica: Replica, response: Any, now_ms: int) -> tuple[Decision, ...]:
-    """Process the supported levels of a new voter, and append the new voters if it may become one."""
+    """Process the supported levels of a new voter; if it may become one, append the new voters."""
     leading = replica.leading
     if leading is None or leading.change is None or leading.change.offset is not None:
         return ()

@@ -103,7 +103,7 @@ class RaftNode(AppliedImage):
 
     @property
     def leader_id(self) -> int:
-        """The leader of the newest epoch, -1 if there is none yet."""
+        """The leader of the newest epoch, -1 if it has no leader yet."""
         return self.replica.leader_id
 
     @property

@@ -23,7 +23,7 @@ class RaftListener(Protocol):
 
 
 class Raft(Protocol):
-    """A voter. `leadership` comes from the log's records, `leader_id` and `epoch` from the latest election (-1 none)."""
+    """A voter. `leadership` is from the log's records, `leader_id` and `epoch` from the latest election (-1 none)."""
 
     node_id: int
 
@@ -33,7 +33,7 @@ class Raft(Protocol):
 
     @property
     def leader_id(self) -> int:
-        """The leader of the newest epoch, -1 if there is none yet."""
+        """The leader of the newest epoch, -1 if it has no leader yet."""
 
     @property
     def epoch(self) -> int:

@@ -60,7 +60,7 @@ class Ballot:
 
 
 class Roles:
-    """A voter, or a node that may become one, in its role and with its timeouts. `log` knows the log and the leader."""
+    """A voter, or a node that may become one, in its role and with its timeouts. `log` has the log and the leader."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Roles:
 
     @property
     def leader_id(self) -> int:
-        """The leader of the epoch, -1 if there is none yet or it is unknown."""
+        """The leader of the epoch, -1 if it has none yet or the leader is unknown."""
         return self.log.leader.id
 
     @property
@@ -167,7 +167,7 @@ class Roles:
         return self._candidate(now_ms) if self.is_alone else ()
 
     def next_deadline(self) -> int | None:
-        """Return when `tick` or `sends` has to be called next unless an event comes before; None for never."""
+        """Return the time at which `tick` or `sends` must be called unless an event is earlier; None for never."""
         times = [] if self.role is Role.LEADER or not self._has_timeout() else [self._deadline_ms]
         leading = self.leading
         if leading is not None:
@@ -265,7 +265,7 @@ class Roles:
     def leader_ended(self, now_ms: int) -> None:
         """Note that nothing listens at the leader's address: stand soon, at a random time, and grant pre-votes.
 
-        If the others still hear from the leader and refuse, each further wait is longer, up to the fetch timeout.
+        If the others still receive from the leader and refuse, each further wait is longer, up to the fetch timeout.
         """
         if self.role is not Role.FOLLOWER or self._leader_is_refused:
             return
@@ -294,7 +294,7 @@ class Roles:
         return self._candidate(now_ms) if self._ballot.is_won else ()
 
     def _not_preferred(self, now_ms: int) -> tuple[Decision, ...]:
-        """Follow the leader again if there is one: the pre-vote was lost."""
+        """Follow the leader again, if it is known: the pre-vote was lost."""
         if self.leader_id >= 0 and self.log.leader.host:
             self._follow(now_ms)
             return ()

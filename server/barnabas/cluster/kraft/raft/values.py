@@ -87,7 +87,7 @@ class RaftSettings(NamedTuple):
         )
 
     def address_of(self, voter: Voter) -> Address | None:
-        """Return the address of a voter at the listener of the quorum; None if it has none."""
+        """Return the address of a voter at the listener of the quorum; None without that listener."""
         return address_by(voter.endpoints, self.listener)
 
 

@@ -1,6 +1,6 @@
 """A replica of the quorum: its role, and its requests (KIP-595, KIP-853). Pure.
 
-The rule: each method that takes an event or the time returns decisions, which are carried out in order before the next
+The rule: each method for an event or the time returns decisions, which are carried out in order before the next
 event and before anything is sent; so a vote is on disk before it is answered.
 """
 
@@ -202,7 +202,7 @@ class Replica(Roles):
     def note_leader(
         self, leader_id: int, epoch: int, address: Address | None, now_ms: int
     ) -> tuple[Decision, ...]:
-        """Note the leader of an epoch, which is not before the own one. Raises MetadataLogError for a second leader."""
+        """Note the leader of an epoch, which is not earlier than its own. Raises MetadataLogError for a second leader."""
         current = self.log.leader
         is_other = leader_id >= 0 and epoch == current.epoch and leader_id != current.id
         if is_other and (current.id >= 0 or leader_id == self.key.id):
@@ -255,7 +255,7 @@ class Replica(Roles):
         return self._append_controls(voters_records(voters, level), now_ms)
 
     def installed(self, snapshot: Snapshot) -> Decision:
-        """Note that the log starts anew after a snapshot."""
+        """Note that the log was restarted after a snapshot."""
         return self.log.installed(snapshot)
 
     def abandon_snapshot(self) -> tuple[Decision, ...]:

@@ -1,7 +1,8 @@
 """Members of a consumer group that use the classic protocol, during a migration between the protocols. Pure.
 
 The rule: for the group such a member is like all others. JoinGroup reports its subscription and owned partitions, and
-takes one reconciliation step; SyncGroup returns its assignment; Heartbeat tells it to join again. It never leads.
+takes one reconciliation step; SyncGroup returns its assignment; after a Heartbeat's REBALANCE_IN_PROGRESS it joins again.
+It never leads.
 """
 
 from __future__ import annotations

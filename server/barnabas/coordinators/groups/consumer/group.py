@@ -24,7 +24,7 @@ from barnabas.wire.topic_partitions import TopicIdPartition
 
 @dataclass(slots=True)
 class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
-    """One group."""
+    """One group of the consumer protocol."""
 
     kind: ClassVar[str] = "consumer"
 
@@ -145,7 +145,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
                 del self.owners[topic_partition]
 
     def drop_member(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
+        """Remove a member, if the group has it."""
         ReconciledGroup.drop_member(self, member_id)
         self.rejoins_due_ms.pop(member_id, None)
 

@@ -462,7 +462,7 @@ def remove(group: ConsumerGroup, gone: Iterable[ConsumerMember], context: EventC
 
 
 def watch_session(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """Start a member's session timeout anew."""
+    """Restart a member's session timeout."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
@@ -491,7 +491,7 @@ def expect_nothing(group: ConsumerGroup, member_id: str, context: EventContext) 
 
 
 def watch_all(group: ConsumerGroup, context: EventContext) -> None:
-    """Start all timers of all members anew, after a load."""
+    """Restart all timers of all members, after a load."""
     watch_each(group.members.values(), partial(_watch, group), context)
 
 

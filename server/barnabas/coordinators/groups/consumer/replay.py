@@ -1,7 +1,7 @@
 """Replay of the records of consumer groups. Pure.
 
-The rule: a value creates its group if there is none of this kind; a tombstone of a missing entry is ignored. After
-compaction any record may come without those written before it.
+The rule: a value creates its group unless one of this kind exists; a tombstone of a missing entry is ignored. After
+compaction any record may be read without those written before it.
 """
 
 from __future__ import annotations

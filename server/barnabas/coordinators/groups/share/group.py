@@ -28,7 +28,7 @@ from barnabas.wire.topic_partitions import NO_PARTITIONS, TopicIdPartition, Topi
 
 @dataclass(slots=True)
 class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
-    """One group."""
+    """One share group."""
 
     kind: ClassVar[str] = "share"
 
@@ -110,7 +110,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
             self._count_topics(before, member)
 
     def drop_member(self, member_id: str) -> None:
-        """Remove a member, if it is there."""
+        """Remove a member, if the group has it."""
         self._count_topics(self.members.pop(member_id, None), None)
 
     def _count_topics(self, before: ShareMember | None, after: ShareMember | None) -> None:
@@ -133,16 +133,16 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     # --- offsets: a share group has none --------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> NoReturn:
-        """Refuse commits: share groups have none. Raises GROUP_ID_NOT_FOUND."""
+        """Refuse commits: share groups have no committed offsets. Raises GROUP_ID_NOT_FOUND."""
         del committer, context
         self.check_offset_deletion()
 
     def check_offset_deletion(self) -> NoReturn:
-        """Refuse the deletion of offsets: there are none. Raises GROUP_ID_NOT_FOUND."""
+        """Refuse the deletion of offsets: share groups have none. Raises GROUP_ID_NOT_FOUND."""
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.id!r} is a share group")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Accept any fetch of offsets: there are none."""
+        """Accept any fetch of offsets: share groups have none."""
 
     def offset_retention(self) -> None:
         """Return that no offset expires."""

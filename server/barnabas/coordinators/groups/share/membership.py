@@ -335,7 +335,7 @@ def remove(group: ShareGroup, member: ShareMember, context: EventContext) -> Non
 
 
 def watch_session(group: ShareGroup, member: ShareMember, context: EventContext) -> None:
-    """Start a member's session timeout anew."""
+    """Restart a member's session timeout."""
     timeout_ms = group.settings.of_share_group(context.image, group.id).session_timeout_ms
     context.out.timers["session", group.id, member.id] = context.now_ms + timeout_ms
 
@@ -348,5 +348,5 @@ def overdue(group: ShareGroup, member_id: str, context: EventContext) -> None:
 
 
 def watch_all(group: ShareGroup, context: EventContext) -> None:
-    """Start all timers of all members anew, after a load."""
+    """Restart all timers of all members, after a load."""
     watch_each(group.members.values(), partial(watch_session, group), context)

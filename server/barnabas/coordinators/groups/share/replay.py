@@ -1,6 +1,6 @@
 """Replay of the records of share groups. Pure.
 
-The rule: a value creates its group if there is none of this kind; a tombstone of a missing entry is ignored.
+The rule: a value creates its group unless one of this kind exists; a tombstone of a missing entry is ignored.
 """
 
 from __future__ import annotations

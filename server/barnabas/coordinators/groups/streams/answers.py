@@ -34,8 +34,8 @@ def status(
 ) -> list[StreamsGroupHeartbeatResponse.Status]:
     """Return the statuses of unusual conditions.
 
-    `delayed_by` is the reason why the newest epoch has no target yet, if it has none; `tags` are those that a member
-    must have.
+    `delayed_by` is the reason why the newest epoch has no target yet, "" if it has a target; `tags` are the tags that a
+    member must have.
     """
     statuses: list[tuple[Status, str]] = []
     if member.topology_epoch < topology.epoch:

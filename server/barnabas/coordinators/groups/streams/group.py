@@ -27,7 +27,7 @@ from barnabas.wire.generated.records.streams_group_topology import StreamsGroupT
 
 @dataclass(slots=True)
 class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
-    """One group."""
+    """One streams group."""
 
     kind: ClassVar[str] = "streams"
 
@@ -130,7 +130,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
                 del self.active[task[1:]]
 
     def drop_member(self, member_id: str) -> None:
-        """Remove a member, if it is there, with its reported offsets."""
+        """Remove a member, if the group has it, with its reported offsets."""
         ReconciledGroup.drop_member(self, member_id)
         self.offsets.pop(member_id, None)
 

@@ -165,7 +165,7 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
 def _joining(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsMember:
-    """Return the joining member: a present one, one that replaces the former owner of its instance id, or a new one.
+    """Return the joining member: an existing one, one that replaces the former owner of its instance id, or a new one.
 
     The former owner must have left temporarily: otherwise it may still run.
     """
@@ -210,7 +210,7 @@ def _check_reported(configured: Configured, reported: Tasks | None) -> None:
 def _settle_topology(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsGroupTopologyValue:
-    """Return the group's topology: the first one that a member sent. Others may only send the same, or an older one."""
+    """Return the group's topology: the first that a member sent. Others may only send the same, or an older one."""
     if request.topology is None:
         if group.topology is None:
             raise RequestError(ErrorCode.FENCED_MEMBER_EPOCH, "the group's topology is not known: join again")
@@ -389,7 +389,7 @@ def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
 
 
 def watch_all(group: StreamsGroup, context: EventContext) -> None:
-    """Start all timers of all members anew, after a load."""
+    """Restart all timers of all members, after a load."""
     settings = group.settings.of_streams_group(context.image, group.id)
 
     def watch(member: StreamsMember, context: EventContext) -> None:
