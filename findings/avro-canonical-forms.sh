@@ -1,16 +1,18 @@
 #!/bin/bash
-# hamba/avro 2.31.0, goavro 2.15.0, Avro for Python 1.12.2: the canonical form of a schema, so its fingerprint, is not that of Avro for Java.
-# Seen: hamba keeps logical types, precision and scale. goavro puts an inner namespace behind the outer one (n.m.S, while its codec takes
-# m.S for that type), does not hand on the namespace of a full name, and calls a decimal `bytes.decimal`. Avro's own library for Python
-# defines a type again at each use. It and hamba inherit a namespace that a schema sets to "". Data in single-object encoding carries the
-# fingerprint, so a reader with another library does not find its schema. What {"type": "long", ...} becomes is disputed (goavro 174,
-# avro-rs 61), the rest is not.
+# Avro for Rust 0.22.0 and for Python 1.12.2, hamba/avro 2.31.0, goavro 2.15.0: the canonical form of a schema, so its fingerprint, is
+# not that of Avro for Java.
+# Seen: hamba keeps logical types, precision and scale, the crate apache-avro precision, scale and a field's order. goavro puts an inner
+# namespace behind the outer one (n.m.S, while its codec takes m.S for that type), does not hand on the namespace of a full name, and
+# calls a decimal `bytes.decimal`. Avro's own library for Python defines a type again at each use; it and hamba inherit a namespace that
+# a schema sets to "". Data in single-object encoding carries the fingerprint, so a reader with another library does not find its
+# schema. What {"type": "long", ...} becomes is disputed (goavro 174, avro-rs 61), the rest is not.
 # Judge: Avro for Java 1.12.2. Beside it: fastavro 1.13.1 and twmb/avro 1.9.1, which agree with it in all of these.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
 cat >"$dir/schemas" <<'SCHEMAS'
 {"type":"record","name":"Plain","fields":[{"name":"a","type":["null","long"],"doc":"d","default":null}]}
+{"type":"record","name":"Order","fields":[{"name":"a","type":"long","order":"ignore"}]}
 {"type":"record","name":"Time","fields":[{"name":"a","type":{"type":"long","logicalType":"timestamp-millis"}}]}
 {"type":"fixed","name":"Sum","size":4,"logicalType":"decimal","precision":4,"scale":2}
 {"type":"bytes","logicalType":"decimal","precision":4,"scale":2}
@@ -99,15 +101,40 @@ go mod init finding 2>/dev/null
 go get github.com/hamba/avro/v2@v2.31.0 github.com/linkedin/goavro/v2@v2.15.0 github.com/twmb/avro@v1.9.1 2>/dev/null
 go run . <../schemas
 
+mkdir -p "$dir/rust/src"
+cd "$dir/rust"
+cat >Cargo.toml <<'TOML'
+[package]
+name = "finding"
+version = "0.1.0"
+edition = "2021"
+
+[dependencies]
+apache-avro = "=0.22.0"
+TOML
+cat >src/main.rs <<'RUST'
+use apache_avro::{rabin::Rabin, Schema};
+
+fn main() {
+    for text in std::io::stdin().lines() {
+        let schema = Schema::parse_str(&text.unwrap()).unwrap();
+        let fingerprint: String = schema.fingerprint::<Rabin>().bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
+        println!("{fingerprint} {}", schema.canonical_form());
+    }
+}
+RUST
+cargo run -q <../schemas >../avro-rust
+
 cd "$dir"
 cat java >seen
-for library in fastavro twmb avro-python hamba goavro; do
+for library in fastavro twmb avro-python avro-rust hamba goavro; do
     echo "$library" >>seen
     diff java $library | grep '^>' >>seen || true
 done
 
 diff seen - <<'SEEN'
 6488fb5a2437f61f {"name":"Plain","type":"record","fields":[{"name":"a","type":["null","long"]}]}
+88918cfb9d109871 {"name":"Order","type":"record","fields":[{"name":"a","type":"long"}]}
 f79609b74498a8ff {"name":"Time","type":"record","fields":[{"name":"a","type":"long"}]}
 1e2971219b6883fb {"name":"Sum","type":"fixed","size":4}
 4fc016dac3201965 "bytes"
@@ -122,6 +149,11 @@ avro-python
 > f96800399438d02e {"type":"bytes"}
 > c591050bc9811f7f {"name":"Twice","type":"record","fields":[{"name":"a","type":{"name":"F","type":"fixed","size":1}},{"name":"b","type":{"name":"F","type":"fixed","size":1}}]}
 > c3a33dfdc852aa42 {"name":"n.None","type":"record","fields":[{"name":"a","type":{"name":"n.S","type":"fixed","size":1}}]}
+avro-rust
+> c68630f7fa3867aa {"name":"Order","type":"record","fields":[{"name":"a","type":"long","order":"ignore"}]}
+> 1aac1e0d1e1b8e5f {"name":"Time","type":"record","fields":[{"name":"a","type":{"type":"long"}}]}
+> bad4956e5b24adf6 {"name":"Sum","type":"fixed","size":4,"precision":4,"scale":2}
+> 450fd4846e1d39c6 {"type":"bytes","precision":4,"scale":2}
 hamba
 > 0b13ebf3f49e03cc {"name":"Time","type":"record","fields":[{"name":"a","type":{"type":"long","logicalType":"timestamp-millis"}}]}
 > 2f1d160833b4c971 {"name":"Sum","type":"fixed","size":4,"logicalType":"decimal","precision":4,"scale":2}
