@@ -134,7 +134,7 @@ def per_commit(files: tables.Left) -> Row:
 
 def kills(bench: Bench, arm: Arm, count: int, times: int, seed: int) -> Row:
     """Kill a load several times, then run it to its end; returns the lost and the duplicate records."""
-    random_ = random.Random(seed)
+    generator = random.Random(seed)
     load = bench.load(bench.topic("json", count), portion=count // PORTIONS)
     done = 0
     for _ in range(times):
@@ -146,7 +146,7 @@ def kills(bench: Bench, arm: Arm, count: int, times: int, seed: int) -> Row:
                 tables.visible_rows(load.lake, load.topic) > before or not job.is_running
             ),
         )
-        time.sleep(random_.uniform(0, 1))
+        time.sleep(generator.uniform(0, 1))
         done += job.is_running and tables.visible_rows(load.lake, load.topic) < count
         job.kill()
     settle(arm.start(load), load, count)

@@ -202,9 +202,9 @@ def _records() -> Iterator[Step]:
 
 def _id_of(name: str) -> Any:
     def found(seen: Seen) -> bytes:
-        for topic_ in seen["ids"]["Topics"]:
-            if topic_["Name"] == name:
-                found_id: bytes = topic_["TopicId"]
+        for listed_topic in seen["ids"]["Topics"]:
+            if listed_topic["Name"] == name:
+                found_id: bytes = listed_topic["TopicId"]
                 return found_id
         raise KeyError(name)
 

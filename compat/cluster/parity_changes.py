@@ -306,7 +306,7 @@ def _rights() -> Iterator[Step]:
                         asked,
                         user,
                     )
-    user_ = {
+    scram = {
         "Name": "SIDE",
         "Mechanism": 1,
         "Iterations": 4096,
@@ -314,11 +314,11 @@ def _rights() -> Iterator[Step]:
         "SaltedPassword": b"salted" * 5,
     }
     users: dict[str, tuple[list[Values], list[Values]]] = {
-        "good": ([], [user_]), "few": ([], [user_ | {"Iterations": 1}]), "many": ([], [user_ | {"Iterations": 99_999}]),
-        "no mechanism": ([], [user_ | {"Mechanism": 0}]), "unknown mechanism": ([], [user_ | {"Mechanism": 9}]),
-        "no name": ([], [user_ | {"Name": ""}]), "no salt": ([], [user_ | {"Salt": b""}]),
-        "twice": ([], [user_, user_]),
-        "gone": ([{"Name": "nobody", "Mechanism": 1}], []), "both": ([{"Name": "SIDE", "Mechanism": 1}], [user_]),
+        "good": ([], [scram]), "few": ([], [scram | {"Iterations": 1}]), "many": ([], [scram | {"Iterations": 99_999}]),
+        "no mechanism": ([], [scram | {"Mechanism": 0}]), "unknown mechanism": ([], [scram | {"Mechanism": 9}]),
+        "no name": ([], [scram | {"Name": ""}]), "no salt": ([], [scram | {"Salt": b""}]),
+        "twice": ([], [scram, scram]),
+        "gone": ([{"Name": "nobody", "Mechanism": 1}], []), "both": ([{"Name": "SIDE", "Mechanism": 1}], [scram]),
         "no such": ([{"Name": "SIDE", "Mechanism": 2}], []), "removed": ([{"Name": "SIDE", "Mechanism": 1}], []),
         "nothing": ([], []), "odd deletion": ([{"Name": "SIDE", "Mechanism": 7}], []),
     }  # fmt: skip

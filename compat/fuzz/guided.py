@@ -34,7 +34,10 @@ def main(argv: list[str]) -> int:
         from compat.fuzz import pure
         from compat.fuzz.guided_login import GuidedLogin
     login = GuidedLogin()
-    targets: dict[str, Pure | GuidedLogin] = {login.name: login, **{pure_.name: pure_ for pure_ in pure.PURE}}
+    targets: dict[str, Pure | GuidedLogin] = {
+        login.name: login,
+        **{decoder.name: decoder for decoder in pure.PURE},
+    }
     if not argv or argv[0] not in targets:
         print(f"python -m compat.fuzz.guided {'|'.join(targets)} [options of libFuzzer]")
         return 2

@@ -56,8 +56,8 @@ class GuidedLogin:
     def _program(self, held: Held, watch: LogWatch) -> Any:
         async def program(world: World) -> None:
             async with trio.open_nursery() as nursery:
-                logins_ = SimulatedLogins(with_kerberos=False)  # whose directory lives as long as it does
-                broker = logins_.broker(world, nursery)
+                directory = SimulatedLogins(with_kerberos=False)  # whose directory lives as long as it does
+                broker = directory.broker(world, nursery)
                 await broker.start()
                 while True:
                     data = self._inbox.get()  # the loop stands still: no time passes in this world

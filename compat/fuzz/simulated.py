@@ -279,8 +279,8 @@ OBJECTS_MAX = 5_000
 
 
 def _open() -> tuple[RunRound, Callable[[], list[Finding]]]:
-    logins_ = SimulatedLogins()
-    return logins_.run_round, logins_.close
+    directory = SimulatedLogins()
+    return directory.run_round, directory.close
 
 
 TARGETS = [

@@ -399,9 +399,9 @@ def end(run: ScenarioRun, fixture: GroupFixture, *asked: Pending) -> None:
     """Make all members leave, so that no request stays pending."""
     for who, member_id in fixture.members.items():
         run.ask(f"{who} leaves", "LeaveGroup", who, **leaving(fixture.group, (member_id, None)))
-    for pending_ in (*fixture.waiting, *asked):
-        if pending_.is_open:
-            run.end(pending_)
+    for call in (*fixture.waiting, *asked):
+        if call.is_open:
+            run.end(call)
     run.ask("at last described", "DescribeGroups", version=5, Groups=[fixture.group])
 
 

@@ -125,7 +125,7 @@ def is_hidden(path) -> bool:
     if not isinstance(path, str | bytes):
         return False
     text = os.fsdecode(path)
-    return text.startswith(HIDDEN) and text.startswith(tuple(f"{path_}/" for path_ in HIDDEN) + HIDDEN)
+    return text.startswith(HIDDEN) and text.startswith(tuple(f"{hidden}/" for hidden in HIDDEN) + HIDDEN)
 
 
 def refuse(event, arguments):

@@ -55,7 +55,7 @@ def test_partitions_of_a_lost_log_dir_stay_offline(start_broker: StartBroker, tm
     client = {"bootstrap.servers": broker.bootstrap}
     admin = AdminClient(client)
     described = admin.list_topics(TOPIC, timeout=20).topics[TOPIC].partitions
-    assert {partition: partition_.leader for partition, partition_ in described.items()} == {
+    assert {partition: description.leader for partition, description in described.items()} == {
         partition: -1 if partition in lost else 1 for partition in everything
     }
     refused: list[KafkaError | None] = []

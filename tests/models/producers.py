@@ -131,10 +131,10 @@ class Log:
     def repeated(self, batch: Batch, state: Known) -> set[object] | None:
         """Return how a batch that is there already is answered; None if it is not there."""
         recent, older = state.batches[-REMEMBERED:], state.batches[:-REMEMBERED]
-        for batch_ in reversed(recent):
-            if (batch_.sequence, batch_.count) == (batch.sequence, batch.count):
-                is_sure = batch_.base >= self.sure_from or batch_ is recent[-1]
-                return {batch_.base} if is_sure else {batch_.base, DUPLICATE, OUT_OF_ORDER}
+        for earlier in reversed(recent):
+            if (earlier.sequence, earlier.count) == (batch.sequence, batch.count):
+                is_sure = earlier.base >= self.sure_from or earlier is recent[-1]
+                return {earlier.base} if is_sure else {earlier.base, DUPLICATE, OUT_OF_ORDER}
         there = contiguous(older, recent)
         numbers = {(batch.sequence + number) % SEQUENCES for number in range(batch.count)}
         if numbers <= there and recent[0].base <= self.high_watermark:
@@ -169,16 +169,16 @@ class Log:
 
     def transactions(self) -> list[tuple[int, int, int | None, bool]]:
         """Producer, first offset, offset of the marker (None while it is open), committed or not."""
-        ended_: list[tuple[int, int, int | None, bool]] = []
+        results: list[tuple[int, int, int | None, bool]] = []
         open_since: dict[int, int] = {}
         for batch in self.batches:
             if batch.is_commit is None and batch.in_transaction:
                 open_since.setdefault(batch.producer, batch.base)
             elif batch.is_commit is not None and batch.producer in open_since:
-                ended_.append(
+                results.append(
                     (batch.producer, open_since.pop(batch.producer), batch.base, bool(batch.is_commit))
                 )
-        return ended_ + [(producer, first, None, False) for producer, first in open_since.items()]
+        return results + [(producer, first, None, False) for producer, first in open_since.items()]
 
     @property
     def last_stable_offset(self) -> int:

@@ -84,9 +84,9 @@ class Topic:
             state.version + 1, kind, "c", self.place.name, self.topic_id, state.digest, state.path,
             {"name": kind}, self.schema.to_dict(),
         )  # fmt: skip
-        ends_ = state.ends if state.topic_id in ("", self.topic_id) else {}
+        loaded_ends = state.ends if state.topic_id in ("", self.topic_id) else {}
         for partition, events in enumerate(self.partitions):
-            start, end = ends_.get(partition, 0), (ends or {}).get(partition, len(events))
+            start, end = loaded_ends.get(partition, 0), (ends or {}).get(partition, len(events))
             entry.partitions[str(partition)] = PartitionCommit(start, end, 0, end, end - start, 0, 0, 0, 0)
             entry.add += self._written(partition, range(start, end))
         self.table.commit(entry)

@@ -50,12 +50,12 @@ class FakeCluster:
 
     def bounds(self, topics: Iterable[Topic]) -> dict[Any, Any]:
         self.requests.append("bounds")
-        bounds_: dict[Any, Any] = {}
+        result: dict[Any, Any] = {}
         for topic in topics:
             for number, end in enumerate(self.held[topic.name][1]):
                 place = topic.name, number
-                bounds_[place] = self.errors.get(place) or Bounds(self.starts.get(place, 0), end, end, 1)
-        return bounds_
+                result[place] = self.errors.get(place) or Bounds(self.starts.get(place, 0), end, end, 1)
+        return result
 
     def close(self) -> None:
         self.closed = True

@@ -67,14 +67,14 @@ def events(form: Form, *rows: dict[str, Any], topic_id: str = "id") -> Any:
 
 def made(form: Form, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """The changes of events by offset, and how many are lost; each is in the bucket of its key."""
-    rows_, lost = [], 0
+    dicts, lost = [], 0
     for bucket, table in changes.changes(form, events(form, *rows)):
         if bucket == NO_BUCKET:
             lost += table["lost"][0].as_py()
             continue
         assert set(buckets_of(form, table).tolist()) == {bucket}
-        rows_ += table.to_pylist()
-    return sorted(rows_, key=lambda row: (row["_offset"], row["_deleted"])), lost
+        dicts += table.to_pylist()
+    return sorted(dicts, key=lambda row: (row["_offset"], row["_deleted"])), lost
 
 
 @pytest.mark.parametrize(
@@ -182,11 +182,11 @@ def test_tombstone_deletes_by_the_record_key() -> None:
 
 def test_key_fields_of_one_type_are_not_confused() -> None:
     form = Form(BY_RECORD_KEY, replace(PAIRS, key=(Field("a", "long"), Field("b", "long"))))
-    events_ = [
+    changes = [
         {"_key_fields": {"a": a, "b": b}, "n": n}
         for n, (a, b) in enumerate([(1, 2), (2, 1), (None, 3), (3, None)])
     ]
-    rows, lost = made(form, *events_)
+    rows, lost = made(form, *changes)
     assert [(change["a"], change["b"], change["n"]) for change in rows] == [(1, 2, 0), (2, 1, 1)]
     assert lost == 2
 

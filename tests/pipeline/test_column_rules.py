@@ -69,7 +69,7 @@ def test_columns_of_a_file_have_the_ids_and_widths_of_the_table() -> None:
         assert int(inner.metadata[ID]) == table.find_field(way).field_id
         assert inner.type == twin
         assert [int(part.metadata[ID]) for part in inner.type] == [
-            table.find_field(f"{way}.{name_}").field_id for name_ in ("x", "at")
+            table.find_field(f"{way}.{inner_field}").field_id for inner_field in ("x", "at")
         ]
     assert int(new.field("by_name").type.key_field.metadata[ID]) == table.find_field("by_name.key").field_id
     with pytest.raises(KeyError):

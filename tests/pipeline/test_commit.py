@@ -31,15 +31,19 @@ def options(root: Path, **more: Any) -> LoadOptions:
 
 
 def result(partition: int, start: int, end: int, *, name: str = "", **counts: int) -> TaskResult:
-    result_ = TaskResult(OffsetRange(partition, start, end))
+    task_result = TaskResult(OffsetRange(partition, start, end))
     for count, value in (counts or {"loaded": end - start}).items():
-        setattr(result_, count, value)
-    result_.digest = 1 << (start % 60)
+        setattr(task_result, count, value)
+    task_result.digest = 1 << (start % 60)
     if name:
         hours = [hour_number("2026-11-20T07")]
-        result_.files = [DataFile(f"data/{name}", 1, 1, "f", "topic-id", partition, hours, iceberg=ICEBERG)]
-        result_.dead_files = [DataFile(f"dead/{name}", 1, 1, "f", "topic-id", partition, reasons={"json": 2})]
-    return result_
+        task_result.files = [
+            DataFile(f"data/{name}", 1, 1, "f", "topic-id", partition, hours, iceberg=ICEBERG)
+        ]
+        task_result.dead_files = [
+            DataFile(f"dead/{name}", 1, 1, "f", "topic-id", partition, reasons={"json": 2})
+        ]
+    return task_result
 
 
 def bounds_of(*ends: int, start: int = 0) -> dict[int, Bounds]:
@@ -117,8 +121,8 @@ def test_an_entry_follows_the_state_of_its_table(
 def commit(root: Path, results: list[TaskResult], *ranges: OffsetRange, **more: Any) -> list[LoadTask]:
     meanwhile = more.pop("meanwhile", lambda: None)
     loading = options(root, target_file_bytes=77, **more)
-    ranges_ = [result.offset_range for result in results]
-    plan = Plan(Table(root), IDENTITY, bounds_of(*[100] * 3), [*ranges], ranges_, loading)
+    loaded_ranges = [result.offset_range for result in results]
+    plan = Plan(Table(root), IDENTITY, bounds_of(*[100] * 3), [*ranges], loaded_ranges, loading)
     tasks = plan.prepare()
     meanwhile()
     plan.commit(results)
@@ -202,8 +206,8 @@ def state_of(ends: dict[int, int], marks: dict[int, int] | None = None) -> State
 def test_what_can_never_be_loaded_is_named_to_the_offset(
     bounds: Any, missing: Any, cause: str, can_go_on: bool
 ) -> None:
-    bounds_ = {partition: Bounds(start, mark, mark, 0) for partition, (start, mark) in bounds.items()}
-    loss = find_loss(state_of({0: 10}), IDENTITY, bounds_)
+    log_bounds = {partition: Bounds(start, mark, mark, 0) for partition, (start, mark) in bounds.items()}
+    loss = find_loss(state_of({0: 10}), IDENTITY, log_bounds)
     if missing is None:
         assert loss is None
         return

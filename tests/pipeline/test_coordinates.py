@@ -40,11 +40,11 @@ def table(tmp_path: Path) -> Table:
 def file_of(path: Path, rows: list[ROW], **more: Any) -> DataFile:
     """Write a file as a load or a compaction does, and say of it what the ledger would."""
     columns = dict(zip(IDENTITY.names, zip(*rows, strict=True), strict=True)) if rows else {}
-    table_ = pa.table(
+    built = pa.table(
         {name: pa.array(columns.get(name, ()), IDENTITY.field(name).type) for name in IDENTITY.names}
     )
     pq.write_table(
-        table_.rename_columns({"_topic_partition": more.pop("partition_name", "_topic_partition")}),
+        built.rename_columns({"_topic_partition": more.pop("partition_name", "_topic_partition")}),
         path,
         **more,
     )

@@ -311,9 +311,9 @@ def test_events_without_lsn_are_ordered_by_timestamp(tmp_path: Path, source: Any
     fields = CHANGES.fields[:3] + ((Field("source", Record(source)),) if source else ())
     rng = random.Random(7)
     parts = [envelopes(rng, 60, 6) for _ in range(count)]
-    for event_ in (event for part in parts for event in part if event.value is not None):
-        assert event_.value is not None
-        event_.value.pop("source", None)
+    for changed in (event for part in parts for event in part if event.value is not None):
+        assert changed.value is not None
+        changed.value.pop("source", None)
     events = topic(tmp_path, replace(CHANGES, fields=fields), *parts)
     for end in (25, 60):
         events.load(dict.fromkeys(range(count), end))

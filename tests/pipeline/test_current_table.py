@@ -27,9 +27,9 @@ NAME = "barnabas.logins__current"
 @pytest.fixture
 def events(tmp_path: Path) -> Table:
     """The table of events, into which nothing was loaded."""
-    table_ = Table(local_place(tmp_path))
-    table_.prepare(PAIRS)
-    return table_
+    prepared = Table(local_place(tmp_path))
+    prepared.prepare(PAIRS)
+    return prepared
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def table(events: Table) -> CurrentTable:
 
 def changed(*rows: tuple[int, str | None], offset: int = 0) -> Any:
     """Changes by `n`; a text of None deletes the row."""
-    rows_ = [
-        {"n": n, "text": text, "_topic_partition": 1, "_offset": at_, "_changed_at": at(at_), "_deleted": text is None}
-        for at_, (n, text) in enumerate(rows, offset)
+    dicts = [
+        {"n": n, "text": text, "_topic_partition": 1, "_offset": end, "_changed_at": at(end), "_deleted": text is None}
+        for end, (n, text) in enumerate(rows, offset)
     ]  # fmt: skip
-    return pa.Table.from_pylist(rows_, FORM.arrow.append(DELETED))
+    return pa.Table.from_pylist(dicts, FORM.arrow.append(DELETED))
 
 
 def written(table: CurrentTable, changes: Any, *, is_moving: bool = False) -> list[Bucket]:
@@ -72,9 +72,9 @@ def commit(table: CurrentTable, changes: Any, *, is_moving: bool = False, **more
 
 def rows(table: CurrentTable) -> dict[int, str]:
     """The rows that a stock reader sees."""
-    rows_ = catalog(table.events.place).load_table(table.place.name).scan().to_arrow().to_pylist()
-    assert len({row["n"] for row in rows_}) == len(rows_)
-    return {row["n"]: row["text"] for row in rows_}
+    dicts = catalog(table.events.place).load_table(table.place.name).scan().to_arrow().to_pylist()
+    assert len({row["n"] for row in dicts}) == len(dicts)
+    return {row["n"]: row["text"] for row in dicts}
 
 
 # --- its place and form -----------------------------------------------------------------------------------------------

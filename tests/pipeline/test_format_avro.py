@@ -123,10 +123,10 @@ def test_values_of_all_types_are_what_fastavro_reads(data: Any) -> None:
     schema, values = data.draw(records())
     decoder = decoder_of(schema)
     held = data.draw(st.lists(values, min_size=1, max_size=6))
-    encoded = [written(schema, value_) for value_ in held]
+    encoded = [written(schema, number) for number in held]
     rows = []
-    for data_ in encoded:
-        read = fastavro.schemaless_reader(io.BytesIO(data_), fastavro.parse_schema(schema), None)
+    for message in encoded:
+        read = fastavro.schemaless_reader(io.BytesIO(message), fastavro.parse_schema(schema), None)
         rows.append({**expected(schema, read), EXTRA: None})
     for way in (decoder, careful(decoder)):
         assert same(verdict(way, list(encoded)), rows)

@@ -224,13 +224,13 @@ def test_stock_protobuf_is_loaded_evolved_and_audited(
     wrong = message_factory.GetMessageClass(pools[0].FindMessageTypeByName("shop.Wrong"))
 
     def visit(cls: Any, n: int, **more: Any) -> Any:
-        visit_ = cls(page=f"/p{n}", marks=[n, -n], kind=n % 2, large=(1 << 64) - 1 - n, **more)
-        visit_.scores["a"] = n / 2
-        visit_.at.FromMilliseconds(NOW + n)
+        message = cls(page=f"/p{n}", marks=[n, -n], kind=n % 2, large=(1 << 64) - 1 - n, **more)
+        message.scores["a"] = n / 2
+        message.at.FromMilliseconds(NOW + n)
         if n % 2:
-            visit_.ok = False
-            visit_.where.lat = 1.5
-        return visit_
+            message.ok = False
+            message.where.lat = 1.5
+        return message
 
     settings = {"use.deprecated.format": False}
     stack.send(topic, ProtobufSerializer(older, stack.client, settings), [visit(older, n) for n in range(60)])

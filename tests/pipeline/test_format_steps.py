@@ -152,7 +152,7 @@ class Client:
         self.asked: list[tuple[str, int]] = []
 
     def schema_of(self, name: str) -> Schema:
-        references = tuple(Reference(name_, f"subject of {name_}", len(name_)) for name_ in self.refers[name])
+        references = tuple(Reference(other, f"subject of {other}", len(other)) for other in self.refers[name])
         return Schema("PROTOBUF", f"text of {name}", references)
 
     async def version(self, subject: str, version: int) -> Any:

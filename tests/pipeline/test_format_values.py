@@ -73,8 +73,8 @@ def checked(value: Any, kind: Type, **more: Any) -> Any:
     ],
 )
 def test_plain_value_fits_its_type_or_is_refused_with_its_path(value: Any, kind: str, expected: Any) -> None:
-    value_ = checked(value, kind)
-    assert (value_, type(value_)) == (expected, type(expected))
+    result = checked(value, kind)
+    assert (result, type(result)) == (expected, type(expected))
 
 
 NO_TIME = ("type", "a.b is no time like 2026-11-20T14:00:00.5Z")
@@ -158,10 +158,10 @@ BYTES = Decimal(5, 2, is_bytes=True)
     ],
 )
 def test_a_decimal_loses_no_digit(value: Any, kind: Decimal, expected: Any) -> None:
-    value_ = checked(value, kind)
-    assert value_ == (Number(expected) if isinstance(expected, str) else expected)
+    result = checked(value, kind)
+    assert result == (Number(expected) if isinstance(expected, str) else expected)
     if isinstance(expected, str):
-        assert str(value_) == expected
+        assert str(result) == expected
 
 
 INNER = Record((Field("c", "long", True), Field("d", "string", default="x")))
@@ -347,8 +347,8 @@ NO_INDEX = "is no number of an enum's symbols or a union's branches"
     ],
 )  # fmt: skip
 def test_avro_bytes_are_a_value_or_are_refused_with_a_reason(data: bytes, plan: Plan, expected: Any) -> None:
-    value_ = read(data, plan)
-    assert (value_, type(value_)) == (expected, type(expected))
+    result = read(data, plan)
+    assert (result, type(result)) == (expected, type(expected))
 
 
 LONGS = Plan("array", Array(Field("element", "long")), children=[LONG])

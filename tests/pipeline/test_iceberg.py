@@ -110,26 +110,26 @@ def test_events_of_any_type_round_trip_in_any_partitioning(
     ]
     table = Table(place)
     table.prepare(schema)
-    table_ = pa.Table.from_pylist(events, lake_schema(schema))
+    rows = pa.Table.from_pylist(events, lake_schema(schema))
     writer = TableWriter(table.layout, schema, "id", 0)
-    writer.write(table_)
-    files_ = writer.close()
-    assert len(files_) == files
-    assert {hour for file in files_ for hour in file.hours} == {
+    writer.write(rows)
+    closed = writer.close()
+    assert len(closed) == files
+    assert {hour for file in closed for hour in file.hours} == {
         hour_number("2026-11-20T07"), hour_number("2026-11-21T07")
     }  # fmt: skip
     entry = entry_of(table, "load")
-    entry.add = files_
+    entry.add = closed
     table.commit(entry)
-    parts = scan_module.rows(table.layout, table.pieces(), table_.schema)
+    parts = scan_module.rows(table.layout, table.pieces(), rows.schema)
     actual = pa.concat_tables(parts).sort_by("_offset")
-    assert actual.to_pylist() == table_.to_pylist(), "null lists of structs are no empty ones"
+    assert actual.to_pylist() == rows.to_pylist(), "null lists of structs are no empty ones"
     stocks = (
         stock(place).scan().to_arrow().sort_by("_offset").select(["at", "cost", "points", "by_name", "small"])
     )
-    assert stocks.cast(
-        pa.schema([table_.schema.field(name) for name in stocks.column_names])
-    ).to_pylist() == [{name: row[name] for name in stocks.column_names} for row in table_.to_pylist()]
+    assert stocks.cast(pa.schema([rows.schema.field(name) for name in stocks.column_names])).to_pylist() == [
+        {name: row[name] for name in stocks.column_names} for row in rows.to_pylist()
+    ]
 
 
 @pytest.mark.parametrize(

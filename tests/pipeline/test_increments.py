@@ -284,15 +284,15 @@ def test_parts_have_values_of_each_type_as_they_were(spark: Any, where: Where, z
         named = kept.write_parts(frame, kept.begin(1))
         again = kept.read_parts(spark, named, frame.schema)
         assert again.schema.simpleString() == frame.schema.simpleString()
-        rows, expected = (frame_.orderBy("id").toArrow() for frame_ in (again, frame))
+        rows, expected = (either.orderBy("id").toArrow() for either in (again, frame))
         assert rows.equals(expected.cast(rows.schema))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     assert sorted(named) == ["p0", "p1", "p2"]
     assert [kept.rows(path) for path in named.values()] == [10_000] * 3
     wider = spark.createDataFrame([], "part string, id bigint, added struct<a: bigint>").schema
-    rows_ = kept.read_parts(spark, {"p1": named["p1"]}, wider).orderBy("id").limit(2).collect()
-    assert [(row.part, row.id, row.added) for row in rows_] == [("p1", 1, None), ("p1", 4, None)]
+    collected = kept.read_parts(spark, {"p1": named["p1"]}, wider).orderBy("id").limit(2).collect()
+    assert [(row.part, row.id, row.added) for row in collected] == [("p1", 1, None), ("p1", 4, None)]
     assert kept.read_parts(spark, {}, wider).count() == 0
     assert kept.write_parts(frame.where("false"), kept.begin(2)) == {}
 

@@ -143,9 +143,9 @@ def test_both_brokers_give_the_same_lake(
         produce.create_topics(served.bootstrap, [topic], 1, {"retention.ms": "-1"})
         _send_views(served, views, [event for event in events if event.kind == "views"])
         send_in_transactions(served, topic, logins)
-        for topic_, kind in ((views, "views"), (topic, "logins")):
-            checkpointed(served, topic_)
-            loading = served.loading(topic_, transport, tmp_path / name, kind)
+        for source, kind in ((views, "views"), (topic, "logins")):
+            checkpointed(served, source)
+            loading = served.loading(source, transport, tmp_path / name, kind)
             outcome = verdict(*load_and_audit(spark, loading)), rows_of(spark, loading)
             seen.setdefault(name, []).append(outcome)
     assert seen["kafka"] == seen["barnabas"]

@@ -39,7 +39,7 @@ class Times:
 
     def __init__(self, *times: list[int]) -> None:
         self.times = times
-        self.bounds = {number: Bounds(0, len(times_), len(times_), 0) for number, times_ in enumerate(times)}
+        self.bounds = {number: Bounds(0, len(stamps), len(stamps), 0) for number, stamps in enumerate(times)}
 
     def offset_for_time(self, partition: int, time_ms: int) -> int | None:
         return next((at for at, time in enumerate(self.times[partition]) if time >= time_ms), None)
@@ -66,8 +66,8 @@ def test_hours_are_sealed_that_nothing_can_come_for(
     state = State()
     state.ends = ends
     state.hours = {hour for number, hours in enumerate(times) for hour in hours[: ends.get(number, 0)]}
-    hours_ = sealable_hours(log, log.bounds, state, now_ms=now * HOUR_MS, lateness_ms=lateness * HOUR_MS)
-    assert hours_ == [hour_name(hour) for hour in sealed]
+    sealable = sealable_hours(log, log.bounds, state, now_ms=now * HOUR_MS, lateness_ms=lateness * HOUR_MS)
+    assert sealable == [hour_name(hour) for hour in sealed]
 
 
 def test_no_hours_are_sealed_of_a_table_without_rows() -> None:
@@ -170,8 +170,8 @@ def test_result_reads_new_files_or_all_after_changed_rows(topic: Topic, options:
         states = derived.states()
         digests[states["logins"].version] = states["logins"].digest
         state = ResultState(1, {"logins": version}, {"logins": digests.get(version, "another")})
-        news_ = derived.news(state, states)
-        return None if news_ is None else [piece.path for piece in news_.all]
+        changes = derived.news(state, states)
+        return None if changes is None else [piece.path for piece in changes.all]
 
     first = {*Table(options.root).files().rows}
     assert {*(news(0) or [])} == first

@@ -48,9 +48,9 @@ def test_a_table_has_the_rows_and_the_ledger_of_the_old_lake(
     old = old_of(tmp_path, with_ids=with_ids)
     place = Lake(str(old.parent if in_place else tmp_path / "new")).place("logins")
     summary = migrate(old, place)
-    table_ = Table(local_place(tmp_path / "made"))
+    migrated = Table(local_place(tmp_path / "made"))
     assert (summary.version, summary.rows, summary.dead_files, summary.bytes_copied) == (5, 35, 2, 0)
-    assert scan(place) == scan(table_.place)
+    assert scan(place) == scan(migrated.place)
     assert versions(place) == ["5"]
     assert all(piece.path.startswith(f"file://{old}/data/") for piece in Table(place).pieces()), (
         "no row is copied"
@@ -58,7 +58,7 @@ def test_a_table_has_the_rows_and_the_ledger_of_the_old_lake(
     rows = stock(place).scan().to_arrow().sort_by("_offset")
     assert (
         rows["device"].to_pylist()
-        == stock(table_.place).scan().to_arrow().sort_by("_offset")["device"].to_pylist()
+        == stock(migrated.place).scan().to_arrow().sort_by("_offset")["device"].to_pylist()
     )
     assert rows["_topic_partition"].to_pylist() == [0] * 35
     table = Table(place)
@@ -67,7 +67,7 @@ def test_a_table_has_the_rows_and_the_ledger_of_the_old_lake(
     from barnabas_pipeline.lake.ledger import digest
 
     assert table.entries()[1].job["manifest_sha256"] == digest(manifest)
-    before = table_.state().to_dict()
+    before = migrated.state().to_dict()
     assert {**table.state().to_dict(), "dead_version": 0} == {**before, "dead_version": 0}
     assert DeadLetters(table).differences(table.entries()) == []
     load(place, 5, GROWN)

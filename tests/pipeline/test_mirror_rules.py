@@ -174,9 +174,9 @@ def test_within_one_cluster_only_the_target_topic_is_a_loop(topic_id: str, is_lo
 
 
 def test_producer_is_idempotent_whatever_its_settings() -> None:
-    client_ = (("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "7"), ("client.id", "x"))
+    settings = (("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "7"), ("client.id", "x"))
     part = part_of()
-    own, client = producer_settings(replace(part, target=replace(part.target, client=client_)))
+    own, client = producer_settings(replace(part, target=replace(part.target, client=settings)))
     assert (own.acks, own.is_idempotent, own.transactional_id) == (-1, True, part.transactional_id)
     assert (own.linger_ms, own.compression, own.buffer_bytes, own.creates_topics) == (
         7,

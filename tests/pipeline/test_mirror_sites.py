@@ -127,9 +127,9 @@ def test_position_is_the_committed_one_of_the_partition(case: str | None, monkey
         return await work()
 
     monkeypatch.setattr(resuming, "committed", committed)
-    position_ = trio.run(resuming.committed_position, SimpleNamespace(retrying=retrying), part)
-    assert (position_ is None) is (case != "position")
-    assert position_ is None or position_.offset == 5
+    mirrored = trio.run(resuming.committed_position, SimpleNamespace(retrying=retrying), part)
+    assert (mirrored is None) is (case != "position")
+    assert mirrored is None or mirrored.offset == 5
     assert asked == [(part.group, [("copy", 1)], False)]
 
 

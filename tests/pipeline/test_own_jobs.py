@@ -142,8 +142,8 @@ def slowest(events: list[Event], least: int) -> list[dict[str, object]]:
     for event in events:
         took.setdefault(event.fields["url"], []).append(event.fields["took_ms"])
     return [
-        {"url": url, "views": len(ms_), "worst": max(ms_), "mean": sum(round(ms * 10) for ms in ms_) / len(ms_) / 10}
-        for url, ms_ in sorted(took.items()) if len(ms_) >= least
+        {"url": url, "views": len(runs), "worst": max(runs), "mean": sum(round(ms * 10) for ms in runs) / len(runs) / 10}
+        for url, runs in sorted(took.items()) if len(runs) >= least
     ]  # fmt: skip
 
 

@@ -107,9 +107,9 @@ def test_any_damage_is_reported_with_every_offset(data: bytes, draw: st.DataObje
     many = min(2, header.base_offset)
     start = header.base_offset - many
     before = [batch(start, many)] if many else []
-    items = [stored(data_) for data_ in (*before, bytes(broken), batch(header.next_offset, 3))]
-    items_, counts = read_all(items, start, header.next_offset + 3)
-    spans = [item for item in items_ if isinstance(item, CorruptSpan)]
+    items = [stored(encoded) for encoded in (*before, bytes(broken), batch(header.next_offset, 3))]
+    read, counts = read_all(items, start, header.next_offset + 3)
+    spans = [item for item in read if isinstance(item, CorruptSpan)]
     assert [(span.start, span.end, span.reason) for span in spans] == [
         (header.base_offset, header.next_offset, "crc")
     ]
@@ -125,7 +125,7 @@ def test_batch_with_wrong_offsets_is_reported_alone(data: bytes, bit: int) -> No
     broken = ((header.base_offset ^ 1 << bit) % (1 << 64)).to_bytes(8, "big") + data[8:]
     start, end = header.base_offset - 2, header.next_offset + 5
     rest = [batch(header.next_offset, 3), batch(header.next_offset + 3, 2)]
-    blocks, counts = read_all([stored(data_) for data_ in (batch(start, 2), broken, *rest)], start, end)
+    blocks, counts = read_all([stored(encoded) for encoded in (batch(start, 2), broken, *rest)], start, end)
     spans = [(x.start, x.end, x.reason, x.data) for x in blocks if isinstance(x, CorruptSpan)]
     assert spans == [(header.base_offset, header.next_offset, "order", broken)]
     assert (counts.span, counts.records) == (end - start, 7)

@@ -128,14 +128,14 @@ def test_files_without_field_ids_are_read_by_name(tmp_path: Path) -> None:
     place = local_place(tmp_path)
     load(place, 3)
     table = Table(place)
-    table_ = rows(3, 4, SCHEMA)
+    written = rows(3, 4, SCHEMA)
     for name in ("_topic_partition", "_partition"):
         path = tmp_path / f"{name}.parquet"
-        pq.write_table(table_.rename_columns({"_topic_partition": name}), path)
+        pq.write_table(written.rename_columns({"_topic_partition": name}), path)
         for asked in (lake_schema(SCHEMA), lake_schema(SCHEMA).field("_topic_partition")):
             schema = asked if isinstance(asked, pa.Schema) else pa.schema([asked])
             read = pa.concat_tables(scan_module.rows(table.layout, [Piece(f"file://{path}")], schema))
-            assert read.to_pylist() == table_.select(schema.names).to_pylist()
+            assert read.to_pylist() == written.select(schema.names).to_pylist()
 
 
 @pytest.mark.parametrize("form", ["ORC", "PARQUET"])
@@ -147,16 +147,16 @@ def test_identity_partition_value_replaces_a_missing_column(tmp_path: Path, form
     with stock(place).transaction() as transaction:
         transaction.set_properties({NAME_MAPPING: stock(place).schema().name_mapping.model_dump_json()})
     table.refresh()
-    table_ = rows(3, 4, SCHEMA).select(["ts", "ip", "_offset"])
-    (orc if form == "ORC" else pq).write_table(table_, tmp_path / "x")
+    written = rows(3, 4, SCHEMA).select(["ts", "ip", "_offset"])
+    (orc if form == "ORC" else pq).write_table(written, tmp_path / "x")
     piece = Piece(f"file://{tmp_path}/x", form, rows=4, spec_id=stock(place).spec().spec_id, partition=("m",))
     asked = pa.schema(
-        [table_.schema.field("_offset"), pa.field("member", pa.string()), table_.schema.field("ts")]
+        [written.schema.field("_offset"), pa.field("member", pa.string()), written.schema.field("ts")]
     )
     read = pa.concat_tables(scan_module.rows(table.layout, [piece], asked))
     assert read.schema == asked
     assert read.to_pylist() == [
-        {"_offset": row["_offset"], "member": "m", "ts": row["ts"]} for row in table_.to_pylist()
+        {"_offset": row["_offset"], "member": "m", "ts": row["ts"]} for row in written.to_pylist()
     ]
 
 

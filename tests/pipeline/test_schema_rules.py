@@ -132,8 +132,8 @@ def test_references_are_followed_between_files_without_cycles() -> None:
 
 
 def drafted(*values: Any) -> dict[str, tuple[Any, bool]]:
-    drafted_ = draft("t", [json.dumps({"f": value}).encode() for value in values])
-    return {field.name: (field.type, field.required) for field in drafted_.fields}
+    schema = draft("t", [json.dumps({"f": value}).encode() for value in values])
+    return {field.name: (field.type, field.required) for field in schema.fields}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_a_draft_has_the_narrowest_type_of_all_values(values: Any, kind: Any, re
 
 
 def test_a_draft_renames_what_is_ours_and_needs_an_object() -> None:
-    drafted_ = draft("t", [None, b"no", b"5", b'{"_x": 1, "a": 1, "_key": "k", "_KEY_": 1, "A": 2}'])
-    assert [(field.name, *field.aliases) for field in drafted_.fields] == [
+    schema = draft("t", [None, b"no", b"5", b'{"_x": 1, "a": 1, "_key": "k", "_KEY_": 1, "A": 2}'])
+    assert [(field.name, *field.aliases) for field in schema.fields] == [
         ("_x",),
         ("a",),
         ("_key__", "_key"),

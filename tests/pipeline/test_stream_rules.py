@@ -208,10 +208,10 @@ def test_an_hour_is_whole_when_nothing_can_come_for_it(
 # --- audits -----------------------------------------------------------------------------------------------------------
 
 
-def commit_of(start: int, end: int, *, digest_: int | None = 1, **more: int) -> Any:
+def commit_of(start: int, end: int, *, log_digest: int | None = 1, **more: int) -> Any:
     counts = {"loaded": end - start, "dead": 0, "control": 0, "aborted": 0, **more}
     return SimpleNamespace(
-        start=start, end=end, log_digest=digest.encode(digest_) if digest_ is not None else "", **counts
+        start=start, end=end, log_digest=digest.encode(log_digest) if log_digest is not None else "", **counts
     )
 
 
@@ -223,8 +223,8 @@ def entries_of(*commits: Any, partition: int = 0, topic_id: str = "tid") -> list
 
 
 def runs_of(*entries: Any, bounds: Any = None) -> list[tuple[int, int]]:
-    bounds_ = {0: Bounds(0, 1 << 40, 1 << 40, 0)} if bounds is None else bounds
-    runs = plan_runs(entries, State(cluster_id="c", topic_id="tid"), bounds_)
+    log_bounds = {0: Bounds(0, 1 << 40, 1 << 40, 0)} if bounds is None else bounds
+    runs = plan_runs(entries, State(cluster_id="c", topic_id="tid"), log_bounds)
     return [(run.offset_range.start, run.offset_range.end) for run in runs]
 
 
@@ -240,8 +240,10 @@ def test_consecutive_commits_are_one_run_up_to_a_size() -> None:
     assert runs_of(*entries_of(commit_of(far, far + 5), commit_of(far + 5, far + 9))) == [(far, far + 9)]
     whole = entries_of(commit_of(far, far + 5), commit_of(far + 5, far + RUN_OFFSETS))
     assert runs_of(*whole) == [(far, far + RUN_OFFSETS)]
-    assert runs_of(*entries_of(commit_of(0, 5), commit_of(5, 9, digest_=None))) == [(0, 5), (5, 9)]
-    assert runs_of(*entries_of(commit_of(0, 5, digest_=None), commit_of(5, 9, digest_=None))) == [(0, 9)]
+    assert runs_of(*entries_of(commit_of(0, 5), commit_of(5, 9, log_digest=None))) == [(0, 5), (5, 9)]
+    assert runs_of(*entries_of(commit_of(0, 5, log_digest=None), commit_of(5, 9, log_digest=None))) == [
+        (0, 9)
+    ]
     assert runs_of(*entries_of(commit_of(3, 3))) == [], "nothing is no run"
     assert runs_of(*entries_of(commit_of(0, 5)), *entries_of(commit_of(5, 9), topic_id="old")) == [(0, 5)]
     both = [

@@ -58,7 +58,7 @@ def test_files_have_all_rows_once_with_their_bounds(
             writer.write(pa.Table.from_pylist(part, lake_schema(SCHEMA)))
         assert len(writer._open) <= 3
     written = writer.close()
-    offsets_: list[int] = []
+    seen_offsets: list[int] = []
     partitions = defaultdict(list)
     for file in written:
         path = local_path(file.path)
@@ -75,8 +75,8 @@ def test_files_have_all_rows_once_with_their_bounds(
         assert (file.size, file.sha256) == sha256_of(StoreIO({}), file.path)
         assert file.iceberg["record_count"] == len(mine)
         partitions[file.iceberg["partition"]].append(file)
-        offsets_ += offsets
-    assert sorted(offsets_) == sorted(every)
+        seen_offsets += offsets
+    assert sorted(seen_offsets) == sorted(every)
     if partition_by == "none":
         assert (len(written) == 1) is (target > 2_000), "a large file is followed by another"
         assert [*partitions] == [()]
@@ -267,14 +267,16 @@ def test_of_a_bucket_with_many_rows_there_are_several_files(
     layout = Table(place).layout
     metadata, io = layout.open()
     for count in (0, 1, 40):
-        table_ = rows(0, count) if count else lake_schema(SCHEMA).empty_table()
-        files_ = list(current.data_files(metadata, io, 3, table_))
-        assert sum(file.rows for file in files_) == count
-        assert len(files_) == min(count, -(-table_.nbytes // 400))
-        paths = [str(local_path(file.path)) for file in files_]
+        columns = rows(0, count) if count else lake_schema(SCHEMA).empty_table()
+        written = list(current.data_files(metadata, io, 3, columns))
+        assert sum(file.rows for file in written) == count
+        assert len(written) == min(count, -(-columns.nbytes // 400))
+        paths = [str(local_path(file.path)) for file in written]
         assert [n for path in paths for n in pq.read_table(path)["_offset"].to_pylist()] == list(range(count))
-        assert {file.iceberg["partition"] for file in files_} <= {(3,)}
-        assert [(file.size, file.sha256) for file in files_] == [sha256_of(io, file.path) for file in files_]
+        assert {file.iceberg["partition"] for file in written} <= {(3,)}
+        assert [(file.size, file.sha256) for file in written] == [
+            sha256_of(io, file.path) for file in written
+        ]
 
 
 # --- columns that grow ------------------------------------------------------------------------------------------------

@@ -102,8 +102,8 @@ class Here:
 
     def parallelize(self, items: Iterable[Any], slices: int) -> Tasks:
         self.slices.append(slices)
-        items_ = list(items)
-        return Tasks([items_[number::slices] for number in range(slices)], self._before)
+        listed = list(items)
+        return Tasks([listed[number::slices] for number in range(slices)], self._before)
 
 
 def _lazily(work: Callable[[Any], Any], items: Any) -> Iterator[Any]:

@@ -109,8 +109,10 @@ class KeepingReader:
         async def ask() -> Any:
             return await self.asker.client.topic(topic)
 
-        topic_ = await self.asker.until_answered(ask, lambda _: 0)
-        return next(int(part.leader_epoch) for part in topic_.partitions if part.partition_index == index)
+        description = await self.asker.until_answered(ask, lambda _: 0)
+        return next(
+            int(part.leader_epoch) for part in description.partitions if part.partition_index == index
+        )
 
     async def _check(self, leader_epoch: int) -> bool:
         """See with the leader of an epoch that the log did not end before the position; false: ask again."""

@@ -34,13 +34,13 @@ def cluster(
     count: int = 1, state: PartitionState | None = LED, replicas: tuple[int, ...] = (1, 2, 3)
 ) -> Core:
     """Brokers 1 to 4, registered with epochs 101 to 104, and a topic of three replicas."""
-    state_ = ControllerState(epoch=7)
+    controller_state = ControllerState(epoch=7)
     for id_ in (1, 2, 3, 4):
-        state_.brokers[id_] = Broker(id_, 100 + id_, (endpoint(id_),))
-    state_.add_topic("t", ID, {index: Assignment(replicas) for index in range(count)})
+        controller_state.brokers[id_] = Broker(id_, 100 + id_, (endpoint(id_),))
+    controller_state.add_topic("t", ID, {index: Assignment(replicas) for index in range(count)})
     if state is not None:
-        state_.states = {("t", index): state for index in range(count)}
-    return Core(ControllerSettings(broker_id=1), state_)
+        controller_state.states = {("t", index): state for index in range(count)}
+    return Core(ControllerSettings(broker_id=1), controller_state)
 
 
 class Shell:

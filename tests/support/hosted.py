@@ -131,11 +131,11 @@ def hosted(
     if failures:
         raise failures[0]
     assert tokens, "the broker did not start"
-    hosted_ = Hosted(host, tokens[0])
+    broker = Hosted(host, tokens[0])
     try:
-        yield hosted_
+        yield broker
     finally:
-        hosted_.do(host.stop)
+        broker.do(host.stop)
         thread.join(START_SECONDS_MAX)
     if failures:
         raise failures[0]

@@ -130,7 +130,7 @@ class LoopMeter(trio.abc.Instrument):
         for module in (gzip, lz4, snappy, zstd):
             module.decompress = self._decompressing(module.decompress)  # type: ignore[attr-defined]
         crc.crc32c = self._counted(  # type: ignore[attr-defined]
-            crc.crc32c, lambda data, crc_: len(data) // CHECKSUM_BYTES_PER_LINE
+            crc.crc32c, lambda data, initial: len(data) // CHECKSUM_BYTES_PER_LINE
         )
         fullmatch = re2._Regexp.fullmatch
 

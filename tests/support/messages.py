@@ -74,8 +74,8 @@ class Builder:
             if self.version in field.versions:
                 setattr(message, field.attribute, self.value(field))
         if self.unknown_tags and self.random.random() < 0.3:
-            tags_ = [field.tag for field in fields if field.tag is not None]
-            free = [tag for tag in (*range(8), 200, 20_000) if tag not in tags_]
+            used_tags = [field.tag for field in fields if field.tag is not None]
+            free = [tag for tag in (*range(8), 200, 20_000) if tag not in used_tags]
             tags = sorted(self.random.sample(free, self.random.randint(1, min(3, len(free)))))
             message.unknown_tagged_fields = {tag: self.octets() for tag in tags}
         return message
@@ -133,15 +133,15 @@ def _struct(message: Message, version: int, fields: tuple[Field, ...], value: An
     for field in fields:
         if version not in field.versions:
             continue
-        item_ = getattr(value, field.attribute)
-        if version in field.tagged and item_ == getattr(type(value)(), field.attribute):
+        content = getattr(value, field.attribute)
+        if version in field.tagged and content == getattr(type(value)(), field.attribute):
             continue
-        if item_ is None:
+        if content is None:
             out[camel(field.name)] = None
         elif field.type.array:
-            out[camel(field.name)] = [_one(message, version, field.type, item) for item in item_]
+            out[camel(field.name)] = [_one(message, version, field.type, item) for item in content]
         else:
-            out[camel(field.name)] = _one(message, version, field.type, item_)
+            out[camel(field.name)] = _one(message, version, field.type, content)
     return out
 
 
@@ -163,7 +163,7 @@ def from_json(message: Message, version: int, values: dict[str, Any]) -> Any:
 def _struct_from_json(
     message: Message, version: int, cls: type[Any], fields: tuple[Field, ...], values: dict[str, Any]
 ) -> Any:
-    message_ = cls()
+    result = cls()
     for field in fields:
         if version in field.versions and camel(field.name) in values:
             value = values[camel(field.name)]
@@ -171,8 +171,8 @@ def _struct_from_json(
                 value = [_one_from_json(message, version, field.type, item) for item in value]
             elif value is not None:
                 value = _one_from_json(message, version, field.type, value)
-            setattr(message_, field.attribute, value)
-    return message_
+            setattr(result, field.attribute, value)
+    return result
 
 
 def _one_from_json(message: Message, version: int, kind: FieldType, value: Any) -> Any:

@@ -76,7 +76,7 @@ def _pattern(line: str) -> re.Pattern[str]:
 
 def steps(page: str | Path) -> list[Step]:
     """Commands of all sessions of a page, in their order."""
-    steps_: list[Step] = []
+    parsed: list[Step] = []
     text = re.sub(r"^```.*?^```$", "", _text(page), flags=re.M | re.S)
     for block in re.findall(r"(?:^ {4}.*\n(?:\n+(?= {4}))?)+", text, re.M):
         lines = [line[4:] for line in block.splitlines()]
@@ -84,12 +84,12 @@ def steps(page: str | Path) -> list[Step]:
             continue
         for line in lines:
             if line == CTRL_C:
-                steps_.append(Step(CTRL_C))
+                parsed.append(Step(CTRL_C))
             elif line.startswith("$ "):
-                steps_.append(Step(line[2:]))
+                parsed.append(Step(line[2:]))
             elif line.strip():
-                steps_[-1].printed.append(line)
-    return steps_
+                parsed[-1].printed.append(line)
+    return parsed
 
 
 def spans(page: str | Path) -> list[str]:

@@ -121,9 +121,9 @@ class _WideWriter(Writer):
         number = NUMBERS.get(field.type.name)
         if number is not None:
             top = (1 << 8 * struct.calcsize(number) - 1) - 1
-            return b"".join(struct.pack(number, number_ % top) for number_ in range(self.count))
+            return b"".join(struct.pack(number, index % top) for index in range(self.count))
         name = NAME.encode()
         return b"".join(
-            element.replace(name, b"n%07d" % number_).replace(ID, struct.pack(">qq", 7, number_))
-            for number_ in range(self.count)
+            element.replace(name, b"n%07d" % index).replace(ID, struct.pack(">qq", 7, index))
+            for index in range(self.count)
         )

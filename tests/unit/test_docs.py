@@ -235,7 +235,7 @@ def quoted() -> frozenset[str]:
 @cache
 def members(path: Path) -> dict[str, frozenset[str]]:
     """Names that a module defines or imports, each class with the names in its body and the attributes that it sets."""
-    names_: dict[str, frozenset[str]] = {}
+    defined: dict[str, frozenset[str]] = {}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef):
             inside = {
@@ -243,15 +243,15 @@ def members(path: Path) -> dict[str, frozenset[str]]:
             }
             inside |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
             inside |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-            names_[node.name] = frozenset(inside)
+            defined[node.name] = frozenset(inside)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names_.setdefault(node.name, frozenset())
+            defined.setdefault(node.name, frozenset())
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names_.setdefault(node.id, frozenset())
+            defined.setdefault(node.id, frozenset())
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                names_.setdefault(alias.asname or alias.name, frozenset())
-    return names_
+                defined.setdefault(alias.asname or alias.name, frozenset())
+    return defined
 
 
 @cache
@@ -315,10 +315,10 @@ def _is_dotted(parts: list[str]) -> bool:
     ]
     if tops:
         return any(_is_in(top, parts) for top in [*tops, PIPELINE])
-    files_ = list(SERVER.rglob(f"{parts[0]}.py"))
+    modules = list(SERVER.rglob(f"{parts[0]}.py"))
     return (
-        not files_
-        or any(_is_in(path.parent, parts) for path in files_)
+        not modules
+        or any(_is_in(path.parent, parts) for path in modules)
         or (parts[-1].islower() and parts[-1] in words())
     )
 

@@ -67,8 +67,8 @@ def _forgets_the_epoch_of_the_start(self, start_offset):
 
 
 def _next_epoch_below(self, epoch, log_end_offset):
-    epoch_, end = _end_offset_for(self, epoch, log_end_offset)
-    return (epoch if epoch_ >= 0 else epoch_), end
+    found_epoch, end = _end_offset_for(self, epoch, log_end_offset)
+    return (epoch if found_epoch >= 0 else found_epoch), end
 
 
 _read = PartitionLog.read

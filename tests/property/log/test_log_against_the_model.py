@@ -119,14 +119,14 @@ class Histories(RuleBasedStateMachine):
         return got
 
     def same(self) -> None:
-        log, model_ = self.log, self.model
-        model_.resolve(log.last_stable_offset)
+        log, expected = self.log, self.model
+        expected.resolve(log.last_stable_offset)
         assert (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset) == (
-            model_.start, model_.last_stable_offset, model_.high_watermark, model_.end,
+            expected.start, expected.last_stable_offset, expected.high_watermark, expected.end,
         )  # fmt: skip
-        assert log.recovery_point == model_.recovery_point
-        assert log.epochs.entries == model_.noted_epochs
-        filled = [segment.base for segment in model_.segments if segment.batches]
+        assert log.recovery_point == expected.recovery_point
+        assert log.epochs.entries == expected.noted_epochs
+        filled = [segment.base for segment in expected.segments if segment.batches]
         assert [segment.base_offset for segment in log.segments if segment.size] == filled
 
     def is_index_full(self) -> bool:
@@ -228,7 +228,7 @@ class Histories(RuleBasedStateMachine):
     )
     def replicate(self, batches: list[tuple[list[int], int]], data: st.DataObject) -> None:
         """Append what the leader sends: several batches, and where it compacts also with gaps between them."""
-        end, sent, batches_ = self.model.end, b"", []
+        end, sent, appended = self.model.end, b"", []
         latest = self.model.noted_epochs[-1][0] if self.model.noted_epochs else 0
         for times, gap in batches:
             base = end if self.model.settings.is_deleted else end + gap
@@ -237,11 +237,11 @@ class Histories(RuleBasedStateMachine):
             self.keep(base, records)
             moved = [replace(record, offset=base + record.offset) for record in records]
             encoded = encode_batch(moved, leader_epoch=latest)
-            batches_.append(model.Batch(base, tuple(times), latest, len(encoded)))
+            appended.append(model.Batch(base, tuple(times), latest, len(encoded)))
             sent += encoded
             end = base + len(times)
         self.log.append_as_follower(sent, now_ms=self.now)
-        self.model.append(batches_, is_index_full=self.is_index_full())
+        self.model.append(appended, is_index_full=self.is_index_full())
         self.same()
 
     @rule()

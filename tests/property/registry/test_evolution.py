@@ -234,7 +234,7 @@ def changed(draw: Any, schema: Any) -> Any:
         }
         if draw(st.booleans()):
             new["properties"]["d"] = draw(json_schemas(0))
-        new["required"] = [name_ for name_ in new["required"] if draw(st.booleans())]
+        new["required"] = [field for field in new["required"] if draw(st.booleans())]
     if "items" in new:
         new["items"] = draw(changed(new["items"]))
     if "anyOf" in new:

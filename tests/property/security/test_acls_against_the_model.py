@@ -145,17 +145,17 @@ class Requests(RuleBasedStateMachine):
         assert [ErrorCode(result.error_code).name for result in response.results] == expected
         assert self.metadata.image.acls.count == len(self.acls)
 
-    @rule(filters_=st.lists(filters(), min_size=1, max_size=3))
-    def delete(self, filters_: list[Filter]) -> None:
+    @rule(chosen=st.lists(filters(), min_size=1, max_size=3))
+    def delete(self, chosen: list[Filter]) -> None:
         asked = [
             DeleteAclsRequest.DeleteAclsFilter(
                 row.kind, row.name, row.pattern, row.principal, row.host, row.operation, row.permission
             )
-            for row in filters_
+            for row in chosen
         ]
         response = self.ask(delete_acls.DeleteAcls, DeleteAclsRequest(asked))
         deleted: set[Acl] = set()
-        for row, result in zip(filters_, response.filter_results, strict=True):
+        for row, result in zip(chosen, response.filter_results, strict=True):
             removed = [
                 Acl(
                     acl.resource_type, acl.pattern_type, acl.resource_name, acl.principal, acl.host, acl.operation,

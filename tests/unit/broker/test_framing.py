@@ -24,7 +24,7 @@ STREAM = b"".join(struct.pack(">i", len(content)) + content for content in CONTE
 
 def received(pieces: list[bytes]) -> list[bytes]:
     """Return the frames in a stream that comes in these pieces, the last of which ends with a frame."""
-    frames, pool, frames_ = Frames(), BufferPool(), []
+    frames, pool, completed = Frames(), BufferPool(), []
     pending = list(pieces)
 
     def take(partial: PartialFrame) -> bytes:
@@ -43,8 +43,8 @@ def received(pieces: list[bytes]) -> list[bytes]:
         while not frames.has_size:
             frames.feed(pending.pop(0))
         frame = frames.next(BYTES_MAX)
-        frames_.append(bytes(frame) if frame is not None else take(frames.partial(pool, BYTES_MAX)))
-    return frames_
+        completed.append(bytes(frame) if frame is not None else take(frames.partial(pool, BYTES_MAX)))
+    return completed
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 100, 513, 514, 515, 10_000])

@@ -264,13 +264,13 @@ async def test_a_move_under_way_is_described(disk):
         await client.produce("t", 0, b"x" * 100)
         asked = DescribeLogDirsRequest.DescribableLogDirTopic(topic="t", partitions=[0])
         response = await client.ask(DescribeLogDirsRequest(topics=[asked]), 4)
-        places_ = {
+        log_places = {
             result.log_dir: (partition.is_future_key, partition.offset_lag, partition.partition_size > 100)
             for result in response.results
             for topic in result.topics
             for partition in topic.partitions
         }
-        assert places_ == {before: (False, 0, True), target: (True, 2, False)}
+        assert log_places == {before: (False, 0, True), target: (True, 2, False)}
         assert all(result.total_bytes >= result.usable_bytes > 0 for result in response.results)
 
 

@@ -84,7 +84,9 @@ async def test_the_log_names_client_api_size_and_setting(
     async with running([tmp_path], max_request_entries=str(ENTRIES_MAX)) as client:
         with caplog.at_level(logging.WARNING):
             await answered(client.broker.listeners[0].addresses[0], frame)
-    (line,) = [line_.getMessage() for line_ in caplog.records if "max.request.entries" in line_.getMessage()]
+    (line,) = [
+        record.getMessage() for record in caplog.records if "max.request.entries" in record.getMessage()
+    ]
     assert f"{name} v{version}" in line
     assert "client 'hostile'" in line
     assert f"{len(frame) - 4:,} bytes" in line

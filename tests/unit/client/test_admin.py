@@ -53,7 +53,7 @@ async def test_topics_are_made_as_they_are_described(tmp_path: Path) -> None:
         assert await admin.topics() == {}
         await admin.create_topics(requested)
         again = await admin.create_topics([NewTopic("few", 2), NewTopic("a b", 1)])
-        assert {name: code_of(result_) for name, result_ in again.items()} == {
+        assert {name: code_of(outcome) for name, outcome in again.items()} == {
             "few": ErrorCode.TOPIC_ALREADY_EXISTS, "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
         }  # fmt: skip
         result: Any = await admin.topics()

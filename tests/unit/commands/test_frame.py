@@ -64,8 +64,8 @@ SERVING = (("registry",), ("http",), ("console",))
 EVERY = dict(leaves(Root(), click.Context(Root())))
 ASKING = [
     path
-    for path, command_ in EVERY.items()
-    if any(option.name == "bootstrap" for option in command_.params)
+    for path, subcommand in EVERY.items()
+    if any(option.name == "bootstrap" for option in subcommand.params)
     and path not in (*SERVING, ("profiles", "create"), ("mcp",))
 ]
 

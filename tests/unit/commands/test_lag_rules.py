@@ -75,7 +75,7 @@ async def test_lag_is_the_brokers_or_the_distance_to_the_end(three: StandIn) -> 
     ]  # fmt: skip
     assert places(result["old"]) == [("a", 0, 4, 9, 5, "")]
     assert places(result["some"]) == [("a", 0, 2, 9, 0, ""), ("c", 1, 2, 10, 3, "")]
-    assert [lag_.total for lag_ in result.values()] == [2, 5, 3]
+    assert [group_lag.total for group_lag in result.values()] == [2, 5, 3]
     assert [partition.error for partition in result["new"].partitions] == [None, None, None, REFUSED]
     first = result["new"].partitions[0]
     assert (first.group, first.member_id, first.host) == ("new", "id-1", "/10.0.0.1")
@@ -88,12 +88,12 @@ async def test_lag_is_the_brokers_or_the_distance_to_the_end(three: StandIn) -> 
 async def test_lags_in_one_topic_ask_of_that_topic_alone(three: StandIn) -> None:
     admin: Any = three
     result = await lags_of(admin, {"new": NEW, "old": OLD, "some": SHARE}, topic="c")
-    assert [places(lag_) for lag_ in result.values()] == [
+    assert [places(group_lag) for group_lag in result.values()] == [
         [("c", 1, 12, 10, 0, "")],
         [],
         [("c", 1, 2, 10, 3, "")],
     ]
-    assert [lag_.total for lag_ in result.values()] == [0, None, 3]
+    assert [group_lag.total for group_lag in result.values()] == [0, None, 3]
     assert three.asked_for("offsets") == [[{("c", 1): -1}]]
 
 

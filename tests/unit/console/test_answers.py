@@ -117,8 +117,8 @@ def answering(sessions: Any, **more: Any) -> ConsoleService:
 
 async def ask(served: ConsoleService, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
     reader: Any = Reader()
-    headers_ = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    assert await served.respond(reader, ConsoleRequest(method, path, {}, headers_, body))
+    sent_headers = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    assert await served.respond(reader, ConsoleRequest(method, path, {}, sent_headers, body))
     assert HEADERS[0] in reader.headers.items()
     return reader
 

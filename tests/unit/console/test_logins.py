@@ -201,7 +201,7 @@ async def test_logins_of_one_user_end_sessions_of_that_user_alone(autojump_clock
             await trio.sleep(0.1)
             own.append(await logins.begin(user="bob", password="pw", address=f"1.2.3.{number}"))
         assert logins.find(ann.identity) is ann
-        assert [session_ for session_ in own if logins.find(session_.identity)] == own[-USER_SESSIONS_MAX:]
+        assert [listed for listed in own if logins.find(listed.identity)] == own[-USER_SESSIONS_MAX:]
 
 
 async def test_where_there_are_many_the_one_longest_unused_makes_room(autojump_clock: object) -> None:

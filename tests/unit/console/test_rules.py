@@ -239,19 +239,19 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now() -> None:
 
     port = [1]
     where: Any = lambda: SimpleNamespace(bootstrap=port[0], mechanisms=(), settings=ClientSettings)  # noqa: E731
-    sessions_ = sessions.Sessions(where, "", None, None, NOBODY, open_backend=opened)
+    logins = sessions.Sessions(where, "", None, None, NOBODY, open_backend=opened)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(sessions_.run)
+        nursery.start_soon(logins.run)
         await trio.testing.wait_all_tasks_blocked()
-        session = await sessions_.begin()
-        first = await sessions_.open(session)
-        assert await sessions_.open(session) is first
+        session = await logins.begin()
+        first = await logins.open(session)
+        assert await logins.open(session) is first
         port[0] = 2
-        second: Any = await sessions_.open(session)
+        second: Any = await logins.open(session)
         await trio.testing.wait_all_tasks_blocked()
         assert (second.port, ended) == (2, [1])
-        assert await sessions_.open(session) is second, "the end of the first does not count for it"
-        sessions_.end(session)
+        assert await logins.open(session) is second, "the end of the first does not count for it"
+        logins.end(session)
         await trio.testing.wait_all_tasks_blocked()
         assert (ended, session.backend) == ([1, 2], None)
         nursery.cancel_scope.cancel()

@@ -97,22 +97,22 @@ async def test_records_in_pages_from_any_point(tmp_path: Path) -> None:
         await visitor.do("POST", "/api/topics/t/records", {"records": rows})
 
         async def page(**query: object) -> tuple[list[int], dict[str, object]]:
-            page_ = await visitor.get("/api/topics/t/records", **query)
-            return [int(record["value"]["text"]) for record in page_["records"]], page_
+            response = await visitor.get("/api/topics/t/records", **query)
+            return [int(record["value"]["text"]) for record in response["records"]], response
 
-        newest, records_ = await page(limit=10)
+        newest, body = await page(limit=10)
         assert newest == list(range(39, 29, -1)), "the newest of all partitions"
-        assert records_["newer"] is None
+        assert body["newer"] is None
         seen = list(newest)
-        while records_["older"]:
-            older, records_ = await page(limit=10, before=records_["older"])
+        while body["older"]:
+            older, body = await page(limit=10, before=body["older"])
             assert older
             seen += older
         assert seen == list(range(39, -1, -1))
-        oldest, records_ = await page(**{"from": "oldest"}, partition=0, limit=20)
+        oldest, body = await page(**{"from": "oldest"}, partition=0, limit=20)
         assert oldest == list(range(20))
-        following, records_ = await page(after=records_["newer"], partition=0, limit=20)
-        assert (following, records_["newer"]) == (list(range(20, 30)), None)
+        following, body = await page(after=body["newer"], partition=0, limit=20)
+        assert (following, body["newer"]) == (list(range(20, 30)), None)
         assert (await page(**{"from": "offset"}, offset=28, partition=0))[0] == [28, 29]
         assert (await page(**{"from": "offset"}, offset=99, partition=0))[0] == []
         assert (await page(**{"from": "time"}, time=0, partition=1))[0] == list(range(30, 40))
@@ -298,7 +298,7 @@ async def test_the_inside_of_the_broker(tmp_path: Path) -> None:
         visitor = await console.visitor()
         rows = (await visitor.get("/api/connections"))["rows"]
         assert {row["client_id"] for row in rows} >= {"barnabas-console"}
-        names = {family_["name"] for family_ in (await visitor.get("/api/metrics"))["families"]}
+        names = {metric["name"] for metric in (await visitor.get("/api/metrics"))["families"]}
         name = sorted(names)[0]
         (family,) = (await visitor.get("/api/metrics", names=name))["families"]
         assert family["name"] == name

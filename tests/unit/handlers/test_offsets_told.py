@@ -130,7 +130,7 @@ async def test_each_group_is_answered_with_all_its_offsets_once(asked):
         ("h", 0), ("secret", refused), ("g", 0), ("h", 0), ("nobody", 0), ("g", 0),
     ]  # fmt: skip
     offsets = [
-        [part_.committed_offset for topic in group.topics for part_ in topic.partitions]
+        [partition.committed_offset for topic in group.topics for partition in topic.partitions]
         for group in answer.groups
     ]
     assert offsets == [[1], [], [5], [1], [], [5]]

@@ -313,8 +313,8 @@ async def test_fewer_bytes_are_given_when_the_time_is_over(filled):
 
 
 async def test_what_was_deleted_is_skipped(filled):
-    parts_ = [{"PartitionIndex": 0, "Offset": 3}]
-    request = {"Topics": [{"Name": "t", "Partitions": parts_}], "TimeoutMs": 5000}
+    partitions = [{"PartitionIndex": 0, "Offset": 3}]
+    request = {"Topics": [{"Name": "t", "Partitions": partitions}], "TimeoutMs": 5000}
     assert (await ask(filled.asked, "DeleteRecords", 2, request)).topics[0].partitions[0].low_watermark == 3
     assert acquired(await filled.fetch(0, 0)) == {0: [(3, 5, 1)]}
 

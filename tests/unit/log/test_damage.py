@@ -203,8 +203,8 @@ def test_a_batch_in_the_value_of_a_record_is_no_batch_of_the_log(tmp_path):
     outer[11] ^= 0x40  # its length, so that what follows must be searched for
     path = tmp_path / "x.log"
     path.write_bytes(outer + following)
-    batch_ = find_sound_batch(OsDisk().open(str(path)), 0, len(outer) + len(following), first_offset=0)
-    assert batch_ == (len(outer), 2)
+    sound = find_sound_batch(OsDisk().open(str(path)), 0, len(outer) + len(following), first_offset=0)
+    assert sound == (len(outer), 2)
 
 
 # --- a disk that fails while indexes are built again ---

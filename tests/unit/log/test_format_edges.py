@@ -165,7 +165,7 @@ def test_transactions_follow_each_other(entries, taken):
     if taken:
         decoded = txn_index.decode(data, 100)
         assert decoded == [AbortedTransaction(*entry[1:]) for entry in entries]
-        assert [tuple(entry_) for entry_ in decoded] == [entry[1:] for entry in entries]
+        assert [tuple(row) for row in decoded] == [entry[1:] for entry in entries]
         assert txn_index.encode(decoded) == data
 
 

@@ -116,8 +116,8 @@ def test_a_log_is_missed_until_somebody_decides(ends: str) -> None:
     else:
         assert broker.log().log_end_offset == 0
     assert broker.manager.missing == {}
-    names_ = [entry.name for entry in disk.list("/d") if entry.name.startswith("t-0.")]
-    assert [name.rpartition("-")[2] for name in names_] == ["delete" if ends == "deleted" else "stray"]
+    listed = [entry.name for entry in disk.list("/d") if entry.name.startswith("t-0.")]
+    assert [name.rpartition("-")[2] for name in listed] == ["delete" if ends == "deleted" else "stray"]
     assert broker.manager.remove_due(NOW_MS) == (ends == "deleted")
 
 

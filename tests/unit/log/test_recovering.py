@@ -31,30 +31,34 @@ def crashed(tmp_path):
 def state(broker):
     """The state of the loaded logs, and the contents of the files then."""
     logs = sorted(broker.manager, key=lambda log: log.partition)
-    logs_ = []
+    recovered = []
     for log in logs:
         log.advance_high_watermark(log.log_end_offset)
-        logs_.append((log.partition, log.log_end_offset, len(log.segments), [r.value for r in read_all(log)]))
+        recovered.append(
+            (log.partition, log.log_end_offset, len(log.segments), [r.value for r in read_all(log)])
+        )
     broker.manager.close()
     files = {
         str(path.relative_to(broker.dirs[0])): path.read_bytes()
         for path in Path(broker.dirs[0]).rglob("*")
         if path.suffix in SEGMENT_FILES
     }
-    return logs_, files
+    return recovered, files
 
 
 def test_several_threads_find_what_one_finds(crashed, tmp_path, caplog):
     crashed.recovery_threads = 4
     crashed.start()
-    logs_, files = state(crashed)
-    assert [end for _, end, _, _ in logs_] == [29 if partition % 3 == 0 else 30 for partition in range(LOGS)]
+    recovered, files = state(crashed)
+    assert [end for _, end, _, _ in recovered] == [
+        29 if partition % 3 == 0 else 30 for partition in range(LOGS)
+    ]
     assert caplog.text.count("cutting off") == LOGS / 3
     assert f"its {LOGS} logs were checked" in caplog.text
     Path(tmp_path, names.CLEAN_SHUTDOWN).unlink()
     crashed.recovery_threads = 1
     crashed.start()
-    assert state(crashed) == (logs_, files)
+    assert state(crashed) == (recovered, files)
 
 
 def test_files_opened_by_threads_count_against_the_pool(crashed):

@@ -17,20 +17,20 @@ ODD = 'a "quoted" \\ text\nof two lines, äöü €'
 
 
 def families(lines=3):
-    families_ = Families()
-    families_.get("info", INFO, ODD).add(1, version="1", text=ODD)
-    counter = families_.get("sent", COUNTER, "Sent")
+    built = Families()
+    built.get("info", INFO, ODD).add(1, version="1", text=ODD)
+    counter = built.get("sent", COUNTER, "Sent")
     for number in range(lines):
         counter.add(number * 1.5e9, z="last", a=number)
-    gauge = families_.get("now", GAUGE, "Now")
+    gauge = built.get("now", GAUGE, "Now")
     for value in (float("inf"), float("-inf"), float("nan"), -0.25, 1e-9, 12345678.0, 3):
         gauge.add(value, shown=value)
-    families_.gauge("bare", "Without labels", 1)
-    families_.get("empty", GAUGE, "Nothing")
+    built.gauge("bare", "Without labels", 1)
+    built.get("empty", GAUGE, "Nothing")
     steps = ((0.5, 1.0), (1.0, 2.0))
-    families_.get("h", HISTOGRAM, "Histogram").add(Distribution(3, 4.5, steps), node="1")
-    families_.get("s", SUMMARY, "Summary").add(Distribution(3, 4.5, steps), node="1")
-    return families_
+    built.get("h", HISTOGRAM, "Histogram").add(Distribution(3, 4.5, steps), node="1")
+    built.get("s", SUMMARY, "Summary").add(Distribution(3, 4.5, steps), node="1")
+    return built
 
 
 class Collector:

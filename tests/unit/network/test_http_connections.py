@@ -99,8 +99,8 @@ async def test_the_first_request_may_have_less_time_than_the_next(autojump_clock
         assert len(served.answered) == int(sends)
 
 
-async def asked(pair_: Pair, data: bytes = GET % 1) -> None:
-    reader, _, client = pair_
+async def asked(opened: Pair, data: bytes = GET % 1) -> None:
+    reader, _, client = opened
     await client.send_all(data)
     assert await reader.next_request(begins_within=1, body_bytes_max=0) is not None
 

@@ -10,11 +10,11 @@ from barnabas.network.sockets import PlainTransport
 
 @pytest.fixture
 def pairs():
-    pairs_ = [socket.socketpair() for _ in range(3)]
-    for ours, _ in pairs_:
+    opened = [socket.socketpair() for _ in range(3)]
+    for ours, _ in opened:
         ours.setblocking(False)
-    yield pairs_
-    for ours, theirs in pairs_:
+    yield opened
+    for ours, theirs in opened:
         ours.close()
         theirs.close()
 

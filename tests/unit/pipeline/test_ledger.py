@@ -47,7 +47,7 @@ def test_an_entry_is_read_as_it_was_written():
     assert again == entry
     assert entry.encode().endswith(b"}\n")
     assert type(again.partitions["0"]) is PartitionCommit
-    assert [type(file_) for file_ in (*again.add, *again.dead_add)] == [DataFile, DataFile]
+    assert [type(added) for added in (*again.add, *again.dead_add)] == [DataFile, DataFile]
 
 
 def test_stored_entry_is_the_same_bytes_in_each_release():

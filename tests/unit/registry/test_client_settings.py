@@ -73,8 +73,8 @@ def at(url: str, **options: str) -> RegistryAt:
     return place
 
 
-async def refusal(place_: RegistryAt, timeout_s: float = 10) -> str:
-    client = place_.client()
+async def refusal(registry: RegistryAt, timeout_s: float = 10) -> str:
+    client = registry.client()
     client._timeout_s = timeout_s
     with pytest.raises(RegistryError) as error:
         await client.subjects()

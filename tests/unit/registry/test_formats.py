@@ -186,14 +186,14 @@ COMPILED = [
 
 def _without_usual_names(message: Any) -> None:
     """Put entries of maps behind other messages, and leave out names in JSON: protoc spells out the usual ones too."""
-    nested = [type(message_).FromString(message_.SerializeToString()) for message_ in message.nested_type]
+    nested = [type(inner).FromString(inner.SerializeToString()) for inner in message.nested_type]
     del message.nested_type[:]
-    message.nested_type.extend(sorted(nested, key=lambda nested_: nested_.options.map_entry))
+    message.nested_type.extend(sorted(nested, key=lambda inner_type: inner_type.options.map_entry))
     for field in (*message.field, *message.extension):
         if field.json_name != "see":
             field.ClearField("json_name")
-    for nested_ in message.nested_type:
-        _without_usual_names(nested_)
+    for inner_type in message.nested_type:
+        _without_usual_names(inner_type)
 
 
 @pytest.mark.parametrize("case", COMPILED, ids=[str(number) for number in range(len(COMPILED))])

@@ -82,10 +82,10 @@ def unchunked(content: bytes) -> bytes:
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    headers_ = {"Host": "localhost", "Content-Length": str(len(body))} | {
+    sent_headers = {"Host": "localhost", "Content-Length": str(len(body))} | {
         name.replace("_", "-"): text for name, text in headers.items()
     }
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in headers_.items()), "", ""]
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {text}" for name, text in sent_headers.items()), "", ""]
     return "\r\n".join(lines).encode() + body
 
 

@@ -37,8 +37,8 @@ def test_avro_takes_and_prints_what_avro_for_java_does() -> None:
     for case in golden("avro"):
         text = case["text"]
         printed = text if case.get("printed") is True else case.get("printed")
-        if (printed_ := kept("AVRO", text)) != printed:
-            differing[text] = printed_
+        if (again := kept("AVRO", text)) != printed:
+            differing[text] = again
     assert differing == {WRAPPED_NAME: PLAIN_NAME}
 
 

@@ -213,14 +213,14 @@ def test_who_is_evicted_is_unused_for_long_or_smaller_and_old(
 ) -> None:
     """Times count from when a session may just not be evicted any more; of equals the least recently used goes."""
     sessions, now_ms = make(), 10 * EVICTION_MS_MIN
-    sessions_: list[Session] = []
+    created: list[Session] = []
     for number in range(2):
         session = sessions.create(partitions(*range(sizes[number])), uses_topic_ids=False, now_ms=0)
         assert session is not None
         session.created_ms = now_ms - EVICTION_MS_MIN + created_ms[number]
         session.used_ms = now_ms - EVICTION_MS_MIN + used_ms[number]
-        sessions_.append(session)
+        created.append(session)
     new = sessions.create(partitions(*range(size)), uses_topic_ids=False, now_ms=now_ms)
     assert (new is not None) is (evicted is not None)
-    are_open = [session.is_open for session in sessions_]
+    are_open = [session.is_open for session in created]
     assert are_open == [number != evicted for number in range(2)]

@@ -12,9 +12,9 @@ from barnabas.system.readiness import READABLE, new_readable_set
 
 @pytest.fixture
 def pairs():
-    pairs_ = [socket.socketpair() for _ in range(4)]
-    yield pairs_
-    for pair in pairs_:
+    opened = [socket.socketpair() for _ in range(4)]
+    yield opened
+    for pair in opened:
         for sock in pair:
             sock.close()
 

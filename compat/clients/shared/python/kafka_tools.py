@@ -150,9 +150,9 @@ def rows(text: str) -> list[list[str]]:
     return table[heads[0] + 1 :] if heads else []
 
 
-def offsets(topic: str, time_: str = "-1") -> dict[int, int]:
+def offsets(topic: str, at_time: str = "-1") -> dict[int, int]:
     """Offsets that kafka-get-offsets prints, by partition."""
-    lines = tool("get-offsets", "--topic", topic, "--time", time_).split()
+    lines = tool("get-offsets", "--topic", topic, "--time", at_time).split()
     return {int(line.split(":")[1]): int(line.split(":")[2]) for line in lines}
 
 

@@ -70,26 +70,26 @@ class Both:
             registered, moves, states, stopping, refusing, lost, unclean, deleting, asked,
             imbalance_percent=percent, marks_recovery=self.protocol is V3_9_IV0, moving=moving,
         )  # fmt: skip
-        state_ = ControllerState(CONTROLLER_EPOCH)
-        state_.brokers = {id_: broker_of(id_, epoch) for id_, epoch in registered.items()}
+        controller_state = ControllerState(CONTROLLER_EPOCH)
+        controller_state.brokers = {id_: broker_of(id_, epoch) for id_, epoch in registered.items()}
         for topic, count in TOPICS.items():
             assignments = {index: assignment_of(moves[topic, index]) for index in range(count)}
-            state_.add_topic(topic, topic.encode().ljust(16), assignments)
-        state_.states = {
+            controller_state.add_topic(topic, topic.encode().ljust(16), assignments)
+        controller_state.states = {
             part: PartitionState(state.leader, state.isr, state.epoch, 3, 9, state.recovering, state.written)
             for part, state in states.items()
         }
-        state_.shutting_down, state_.refusing = set(stopping), set(refusing)
+        controller_state.shutting_down, controller_state.refusing = set(stopping), set(refusing)
         for broker, partition in lost:
-            state_.offline_dirs.setdefault(broker, set()).add(partition)
+            controller_state.offline_dirs.setdefault(broker, set()).add(partition)
         for topic in deleting:
             of_topic = {(part[1], broker) for broker, part in asked if part[0] == topic}
-            state_.deletions[topic] = Deletion(begun=True, asked=of_topic)
+            controller_state.deletions[topic] = Deletion(begun=True, asked=of_topic)
         self.core = Core(
             ControllerSettings(
                 broker_id=1, protocol=self.protocol, leader_imbalance_per_broker_percentage=percent
             ),
-            state_,
+            controller_state,
         )
         self.shell = Shell(self.core)
         self.shell.unclean = unclean

@@ -121,10 +121,10 @@ class Histories(RuleBasedStateMachine):
                 assert seen[: len(self.committed)] == self.committed[: len(seen)]
                 assert own.log[: len(self.committed)] == self.committed
                 self.committed = max(seen, self.committed, key=len)
-        for replica_, change in node.proposals:
+        for proposed, change in node.proposals:
             assert own.pending == Proposal(*change)
             assert own.pending is not None
-            self.sent.append(Sent(broker, replica_, change, own.pending))
+            self.sent.append(Sent(broker, proposed, change, own.pending))
         node.proposals.clear()
 
     # --- metadata -------------------------------------------------------------------------------------------

@@ -174,14 +174,14 @@ def fill_metadata(batch: Batch) -> None:
     ("protocol", "version"), [("3.9", 8), ("2.2", 5), ("2.1", 4), ("0.9.0", 1), ("0.8.2", 0)]
 )
 def test_metadata_are_sent_in_full(protocol: str, version: int, is_going: bool) -> None:
-    cluster_ = cluster()
-    cluster_.deletions["t"] = Deletion(begun=is_going)
+    elected = cluster()
+    elected.deletions["t"] = Deletion(begun=is_going)
     state = metadata_states(is_going=is_going)
     topics = [
         Metadata.UpdateMetadataTopicState("t", ID, [state[T0], state[T1]]),
         Metadata.UpdateMetadataTopicState("old", NO_ID, [state[OLD]]),
     ]
-    assert sent(protocol, cluster_, fill_metadata) == [
+    assert sent(protocol, elected, fill_metadata) == [
         Outgoing(broker, epoch, version, UpdateMetadataRequest(
             controller_id=1, controller_epoch=7, broker_epoch=epoch,
             ungrouped_partition_states=[state[T0], state[OLD], state[T1]] if version < 5 else [],

@@ -36,11 +36,11 @@ class Shell:
 
 
 async def shell() -> Shell:
-    shell_ = Shell()
-    await shell_.make(znodes.CONTROLLER_EPOCH, b"1")
+    prepared = Shell()
+    await prepared.make(znodes.CONTROLLER_EPOCH, b"1")
     for parent in (znodes.TOPICS, znodes.DELETE_TOPICS, znodes.BROKER_IDS, "/config/topics"):
-        await shell_.make(parent)
-    return shell_
+        await prepared.make(parent)
+    return prepared
 
 
 @pytest.fixture(params=[1, 2, 100])

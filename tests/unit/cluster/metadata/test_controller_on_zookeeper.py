@@ -65,8 +65,8 @@ async def test_a_controller_is_elected_succeeded_and_deletes_topics(any_zookeepe
     }
 
     async def read(path):
-        znodes_ = await admin.get_many([path])
-        return znodes_[0] and znodes_[0][0]
+        answers = await admin.get_many([path])
+        return answers[0] and answers[0][0]
 
     async def until(path, holds):
         with trio.fail_after(20):

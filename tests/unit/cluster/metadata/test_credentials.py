@@ -78,10 +78,10 @@ async def test_without_a_secret_key_there_are_no_tokens():
 
 async def test_holder_of_a_token_logs_in_with_its_hmac_in_base64():
     held = credentials(ClusterImage("c").apply(CHANGES))
-    scram_ = await held.token_scram("SCRAM-SHA-512", "id-1")
+    credential = await held.token_scram("SCRAM-SHA-512", "id-1")
     password = tokens.token_password(tokens.token_hmac("key", "id-1"))
-    assert scram_ == scram.credential(scram.SCRAM_SHA_512, password, scram_.salt, 4096)
-    assert await held.token_scram("SCRAM-SHA-512", "id-1") is scram_
+    assert credential == scram.credential(scram.SCRAM_SHA_512, password, credential.salt, 4096)
+    assert await held.token_scram("SCRAM-SHA-512", "id-1") is credential
     assert await held.token_scram("SCRAM-SHA-512", "id-2") is None
     assert await held.token_scram("PLAIN", "id-1") is None
 

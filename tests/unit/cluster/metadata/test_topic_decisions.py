@@ -99,10 +99,10 @@ def test_a_topic_is_made_or_refused_with_its_reason(asked: dict[str, Any], code:
     assert code_of(topic_decisions.create_topic, now, CONFIG, **fields) == code
     if not code:
         (created, *_) = topic_decisions.create_topic(now, CONFIG, **fields)
-        topic_ = now.apply([created]).topics["new"]
+        created_topic = now.apply([created]).topics["new"]
         lists = fields.get("assignments") or dict.fromkeys(range(fields["partitions"]))
-        assert len(topic_.partitions) == len(lists)
-        for index, info in enumerate(topic_.partitions):
+        assert len(created_topic.partitions) == len(lists)
+        for index, info in enumerate(created_topic.partitions):
             assert info.replicas == (lists[index] or info.replicas)
             assert (info.leader, info.isr, info.leader_epoch) == (info.replicas[0], info.replicas, 0)
 

@@ -48,8 +48,8 @@ async def test_each_topic_is_looked_at() -> None:
     for name, held in (("a", data(OTHER_ID)), ("b", data(None)), ("c", b"{"), ("d", data(None))):
         await it.create(znodes.topic_path(name), held, parents=True)
     await restored(it, "a", "gone", "b", "c", "d")
-    znodes_ = {name: zookeeper.dump()[znodes.topic_path(name)] for name in "abcd"}
-    assert znodes_ == {"a": data(OTHER_ID), "b": data(ID), "c": b"{", "d": data(ID)}
+    contents = {name: zookeeper.dump()[znodes.topic_path(name)] for name in "abcd"}
+    assert contents == {"a": data(OTHER_ID), "b": data(ID), "c": b"{", "d": data(ID)}
 
 
 @pytest.mark.parametrize(

@@ -95,12 +95,12 @@ async def test_logs_that_cannot_be_deleted_are_named() -> None:
 
 def failures(node: Node, *, has_other_replicas: bool = False) -> tuple[LogDirFailures, list[Any]]:
     happened: list[Any] = []
-    failures_ = LogDirFailures(
+    dir_failures = LogDirFailures(
         node.logs, lambda: node.now_ms, lambda: happened.append("all"), has_other_replicas=has_other_replicas
     )
-    failures_.on_lost.append(lambda logs: happened.append([log.name for log in logs]))
-    failures_.on_lost.append(lambda _: happened.append("second"))
-    return failures_, happened
+    dir_failures.on_lost.append(lambda logs: happened.append([log.name for log in logs]))
+    dir_failures.on_lost.append(lambda _: happened.append("second"))
+    return dir_failures, happened
 
 
 FULL, NO_FILES, BROKEN = OSError(28, "full"), OSError(24, "too many open files"), OSError(5, "broken")
@@ -117,22 +117,22 @@ async def test_full_dir_goes_offline_if_others_have_room(
     node = Node(1, dirs=("/d", "/e"))
     await node.apply([topic(SOLE)])
     log = node.replica.log
-    failures_, happened = failures(node, has_other_replicas=has_others)
-    error = failures_.failed(StorageError(log.log_dir, cause))
+    dir_failures, happened = failures(node, has_other_replicas=has_others)
+    error = dir_failures.failed(StorageError(log.log_dir, cause))
     assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.log_dir in node.logs.offline) is goes
     assert happened == ([[log.name], "second"] if goes else [])
-    failures_.failed(StorageError(log.log_dir, cause))  # what meets it afterwards is answered alike
+    dir_failures.failed(StorageError(log.log_dir, cause))  # what meets it afterwards is answered alike
     assert len(happened) == (2 if goes else 0)
 
 
 async def test_the_last_dir_that_fails_is_told_once() -> None:
     node = Node(1, dirs=("/d", "/e"))
-    failures_, happened = failures(node)
-    failures_.failed(StorageError("/d", BROKEN))
+    dir_failures, happened = failures(node)
+    dir_failures.failed(StorageError("/d", BROKEN))
     assert "all" not in happened
     for _ in range(2):
-        failures_.failed(StorageError("/e", BROKEN))
+        dir_failures.failed(StorageError("/e", BROKEN))
     assert happened.count("all") == 1
 
 

@@ -29,7 +29,7 @@ class Leader:
         if request.is_full:
             self.sessions.close(request.session_id)
             session = self.sessions.create(named, uses_topic_ids=uses_ids, now_ms=0)
-            self.seen = {(want_.topic, want_.index): want_.fetch_offset for want_ in named}
+            self.seen = {(place.topic, place.index): place.fetch_offset for place in named}
             return 0, session.id if session else 0, list(self.seen)
         try:
             session = self.sessions.resume(
@@ -79,7 +79,7 @@ def test_the_leader_always_serves_what_is_wanted(seed: int) -> None:
         failure = session.answered(request, error_code=code, session_id=session_id, keys=keys)
         assert bool(failure) == bool(code)
         if not failure:
-            assert leader.seen == {key: want_.fetch_offset for key, want_ in wants.items()}
+            assert leader.seen == {key: place.fetch_offset for key, place in wants.items()}
     assert full > 5
 
 

@@ -16,7 +16,7 @@ from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from tests.support.classic_consumers import ClassicClient
 from tests.support.consumers import Client, Coordinator
 
-Any_ = Client | ClassicClient
+AnyClient = Client | ClassicClient
 
 
 def with_topic(partitions: int = 4, **settings: Any) -> Coordinator:
@@ -27,7 +27,7 @@ def with_topic(partitions: int = 4, **settings: Any) -> Coordinator:
     return coordinator
 
 
-def go_on(*clients: Any_, rounds: int = 100) -> None:
+def go_on(*clients: AnyClient, rounds: int = 100) -> None:
     """Let all of them do what they do until nothing changes any more."""
     quiet = 0
     for _ in range(rounds):
@@ -44,7 +44,7 @@ def go_on(*clients: Any_, rounds: int = 100) -> None:
     raise AssertionError(f"no agreement after {rounds} rounds")
 
 
-def check_shared(coordinator: Coordinator, *clients: Any_) -> None:
+def check_shared(coordinator: Coordinator, *clients: AnyClient) -> None:
     """Every slot of the topic has one owner among these."""
     topic = coordinator.image.topics["t"]
     held = sorted(topic_partition for client in clients for topic_partition in client.owned)

@@ -159,7 +159,9 @@ async def test_damage_hides_offsets_until_it_is_repaired(which, is_killed, caplo
                 assert await commit(ask, group, 9) == OUT_OF_SERVICE
                 assert await join(ask, group) == OUT_OF_SERVICE
             assert await init(ask, "x") == 0  # others go on
-        (line,) = [line_.getMessage() for line_ in caplog.records if "out of service" in line_.getMessage()]
+        (line,) = [
+            logged.getMessage() for logged in caplog.records if "out of service" in logged.getMessage()
+        ]
         assert f"offset {offset}" in line or f"offsets {offset} to" in line
         assert f"barnabas log repair --salvage /data/logs/{OFFSETS_TOPIC}-0" in line
         assert not [record for record in caplog.records if record.exc_info]

@@ -66,9 +66,9 @@ def test_limits_are_set_as_long_as_anybody_has_one():
 
 
 def client_quotas(quotas):
-    quotas_ = ClientQuotas(samples=11, window_ms=1000, mutation_samples=11, mutation_window_ms=1000)
-    quotas_.follow(quotas, quotas)
-    return quotas_
+    client_quotas = ClientQuotas(samples=11, window_ms=1000, mutation_samples=11, mutation_window_ms=1000)
+    client_quotas.follow(quotas, quotas)
+    return client_quotas
 
 
 def test_all_clients_of_a_user_are_counted_together():

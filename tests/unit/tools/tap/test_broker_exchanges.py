@@ -147,10 +147,10 @@ async def test_a_brokers_connections_have_software_mechanism_and_user() -> None:
     unknown = await watch.ask(context(36, 2, 5), SaslAuthenticateRequest(b"x"), SaslAuthenticateResponse())
     assert unknown.token == {"mechanism": "unknown"}
     await watch.ask(context(17, 1), SaslHandshakeRequest("PLAIN"), SaslHandshakeResponse())
-    login_ = await watch.ask(
+    response = await watch.ask(
         context(36, 2, login="x", user="User:ann"), SaslAuthenticateRequest(b"x"), SaslAuthenticateResponse()
     )
-    assert (login_.token, connection.mechanism, connection.user) == (
+    assert (response.token, connection.mechanism, connection.user) == (
         {"mechanism": "PLAIN"},
         "PLAIN",
         "User:ann",
@@ -170,8 +170,8 @@ async def test_an_interceptor_within_answers_and_names_are_the_brokers() -> None
     assert await watch.tap.around(inner)(context(PRODUCE), ProduceRequest(), handler) == "inner"
     names = watch.seen.exchanges[0].names
     assert names.name_of(b"i" * 16) is None
-    metadata_ = SimpleNamespace(image=SimpleNamespace(topic_name=lambda topic_id: f"topic {topic_id!r}"))
-    watch.tap.attach(SimpleNamespace(services=SimpleNamespace(metadata=metadata_)))
+    metadata = SimpleNamespace(image=SimpleNamespace(topic_name=lambda topic_id: f"topic {topic_id!r}"))
+    watch.tap.attach(SimpleNamespace(services=SimpleNamespace(metadata=metadata)))
     assert names.name_of(b"i") == "topic b'i'"
 
 

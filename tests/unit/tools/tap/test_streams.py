@@ -86,16 +86,18 @@ class Watching(Seen):
 
 
 def read(*conversations: Conversation, ports: tuple[int, ...] = ()) -> tuple[Watching, Report]:
-    seen_ = Watching()
-    captured = Captured(seen_, ports=ports)
+    watching = Watching()
+    captured = Captured(watching, ports=ports)
     data = b"\xd4\xc3\xb2\xa1" + struct.pack("<HHiIII", 2, 4, 0, 0, 65535, 101)
     for number, entry in enumerate(entry for result in conversations for entry in result.packets):
         data += struct.pack("<IIII", 50 + number, 0, len(entry), len(entry)) + entry
-    return seen_, captured.read(io.BytesIO(data))
+    return watching, captured.read(io.BytesIO(data))
 
 
-def answered(seen_: Seen) -> list[int]:
-    return [exchange.request.correlation_id for exchange in seen_.exchanges if exchange.response is not None]
+def answered(watching: Seen) -> list[int]:
+    return [
+        exchange.request.correlation_id for exchange in watching.exchanges if exchange.response is not None
+    ]
 
 
 def test_without_syn_port_or_request_tells_the_client() -> None:

@@ -84,14 +84,14 @@ def test_vote_that_makes_no_sense_is_refused(request_, error):
 @pytest.mark.parametrize("api_key", [1, 52, 53, 54, 59])
 def test_another_cluster_and_another_partition_are_refused(api_key):
     world = World()
-    requests_ = {
+    by_api = {
         1: fetch_request(0, epoch=0, last_epoch=0),
         52: vote(1),
         53: asker().begin(voter(1), 1),
         54: asker().end(1, [voter(1)]),
         59: snapshot_request(SnapshotId(1, 1), 0, epoch=0),
     }
-    request = requests_[api_key]
+    request = by_api[api_key]
     request.cluster_id = "other"
     assert world.ask(api_key, request).response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     request.cluster_id = None
