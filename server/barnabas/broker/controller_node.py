@@ -99,7 +99,7 @@ class ControllerNode:
         metrics_address: MetricsAddress | None,
         metrics: MetricsEndpoint | None,
     ) -> None:
-        """`parts` are those whose metrics are exported, here or by the broker of the same process."""
+        """`parts` are those with metrics to export, here or by the broker of the same process."""
         self.config = config
         self.cluster_id = cluster_id
         self.listeners = listeners

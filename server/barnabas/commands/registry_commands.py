@@ -232,7 +232,7 @@ async def check(
 @click.argument("after", default="latest")
 @_asking(DIFFERENCE)
 async def diff(asked: Asked, subject: str, before: str, after: str) -> int:
-    """Show what differs between two versions of SUBJECT; the exit code is 1 if something does."""
+    """Show the differences between two versions of SUBJECT; the exit code is 1 if there are any."""
     from difflib import unified_diff
 
     old, new = [

@@ -1,6 +1,6 @@
 """The settings that the broker acts on, each by a name that code can use.
 
-The rule: exactly the settings whose column `effect` in `config/tables` is empty, or that act in a cluster, are here.
+The rule: exactly the settings with an empty column `effect` in `config/tables`, and those that act in a cluster, are here.
 Defaults of topics and groups are the exception: `config/topic.py` and `config/group.py` read those.
 """
 

@@ -1,7 +1,7 @@
 """ElectLeaders v0-v2. Elects the preferred replica as the leader, or (v1, unclean) any live replica (KIP-460).
 
-The controller holds the election. On a broker without a cluster, an unclean election can only give up a partition whose
-log dir is lost. v0 has preferred elections only.
+The controller holds the election. On a broker without a cluster, an unclean election can only restart a partition of a lost
+log dir. v0 has preferred elections only.
 """
 
 from __future__ import annotations

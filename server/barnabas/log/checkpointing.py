@@ -65,7 +65,7 @@ class Checkpointer:
     ) -> None:
         """`check_in_place` raises StorageError for a log dir that was replaced since it was opened.
 
-        `missing` are logs whose segments are gone, with their former directories: they are remembered across restarts.
+        `missing` are logs without their segments, with their former directories: they are remembered across restarts.
         """
         self._missing = missing
         self._disk = disk

@@ -130,7 +130,7 @@ class Producer:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def find(self, first_sequence: int, last_sequence: int) -> ProducedBatch | None:
-        """Return the remembered batch with exactly these sequence numbers, None if there is none."""
+        """Return the remembered batch with exactly these sequence numbers, None if it is not remembered."""
         for batch in reversed(self.batches):
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch

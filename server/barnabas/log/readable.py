@@ -103,7 +103,7 @@ class ReadableLog:
 
     @guarded
     def missing_file(self, *, all_segments: bool = False) -> str | None:
-        """Return the path of a log file that was removed or replaced since it was opened; None if there is none.
+        """Return the path of a log file that was removed or replaced since it was opened; None if all are in place.
 
         Checks the active segment, the others only with `all_segments`. Outside the thread that owns the log the answer
         may be wrong: the files may just be renamed. Raises StorageError.

@@ -136,7 +136,7 @@ def _end_of_group(text: str, at: int) -> int:
 
 
 def _end_of_alternative(text: str, at: int, *, stops_at_bars: bool = True) -> int:
-    """Return the position of the next `|` or `)` on this level; the length of the text if there is none."""
+    """Return the position of the next `|` or `)` on this level; the length of the text without one."""
     depth, is_in_class = 0, False
     while at < len(text):
         letter = text[at]

@@ -203,7 +203,7 @@ class Frames:
         return memoryview(bytearray(data[start:]))
 
     def partial(self, pool: BufferPool, bytes_max: int) -> PartialFrame:
-        """Return the next frame, whose size field has arrived but not all of its bytes, and drop all bytes here.
+        """Return the next, incomplete frame, of which at least the size field has arrived, and drop all bytes here.
 
         Raises DecodeError.
         """

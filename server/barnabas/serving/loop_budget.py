@@ -1,16 +1,16 @@
 """The time limit of one turn of the event loop, and the tasks that must yield when it is used up.
 
-The rule: a turn is everything that runs between two waits for input or output, in any task. Work whose length depends on
-a client or on the broker's state is done in small pieces with `LoopBudget.checkpoint()` between them: while the
-turn is young that costs one read of the clock, and once its budget is used up every task at a checkpoint yields. So
-the latency of a client that sends little does not grow with the number of clients that request much.
+The rule: a turn is everything that runs between two waits for input or output, in any task. Work of a length that depends
+on a client or on the broker's state is done in small pieces with `LoopBudget.checkpoint()` between them: while the turn is
+young that costs one read of the clock, and once its budget is used up every task at a checkpoint yields. So the latency of
+a client that sends little does not grow with the number of clients that request much.
 
 A task that has yielded waits in one of three queues, each first come first served, and some tasks of each are resumed in
 every turn: requests on recently active connections, requests on all others, and long work. So a large number of tasks of
 one kind cannot delay the other kinds, and no task waits for ever. Long work is a task with two steps of more than a
-millisecond, and the next request of the same task. It may use the first half of a turn, and steps of a millisecond
-while requests on active connections wait; those may use all of the turn. Of the other two queues only one task each runs
-in a turn that is used up; a task that was resumed and is too late is first in the next turn.
+millisecond, and the next request of the same task. It may use the first half of a turn, and steps of a millisecond while
+requests on active connections wait; those may use all of the turn. Of the other two queues only one task each runs in a
+turn that is used up; a task that was resumed and is too late is first in the next turn.
 
 Turns that are too long nevertheless are counted, with the task that had the longest step of the turn.
 """

@@ -53,7 +53,7 @@ class BrokerQuotas:
         return int(self._now_s() * 1000)
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Apply these quotas; `changed` names the entities whose quotas differ from before."""
+        """Apply these quotas; `changed` names the entities with other quotas than before."""
         self._clients.follow(quotas, changed)
         self.is_set = self._clients.is_set
 

@@ -61,7 +61,7 @@ def _loader() -> Any:
 
 
 def _mark(node: Any, place: Place, lines: dict[Place, int], above: set[int]) -> None:
-    """Write down the line of a node and of those within it. Raises YamlError."""
+    """Record the lines of a node and of its inner nodes. Raises YamlError."""
     import yaml
 
     lines[place] = node.start_mark.line + 1

@@ -15,7 +15,7 @@ from barnabas.wire.structs import is_array, struct_of
 class _Parts:
     """The fields of a struct that contain arrays: `arrays` are arrays themselves, `structs` are nested structs with arrays.
 
-    Each name comes with the parts of the nested type; None for an array whose entries contain no arrays.
+    Each name comes with the parts of the nested type; None for an array of entries without arrays.
     """
 
     __slots__ = ("arrays", "structs")

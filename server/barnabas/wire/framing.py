@@ -27,7 +27,7 @@ _API_KEY = Struct(">h")
 
 
 def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX) -> int:
-    """Return the size of the frame whose size field is at `pos`; the size does not include the field.
+    """Return the size of the frame with its size field at `pos`; the size does not include the field.
 
     The caller guarantees that the four bytes of the field are in `buf`. Raises DecodeError if the size is negative or above
     `bytes_max`; the error names the protocol if the bytes look like another one (TLS, HTTP).

@@ -211,7 +211,7 @@ def read_tags(
 def read_unknown_tags(
     buf: Buffer, pos: int, end: int, struct: str, entries_max: int = NO_LIMIT
 ) -> tuple[dict[int, bytes] | None, int]:
-    """Read the tagged fields of a struct that knows none, at most `left`: ({tag: content} or None, next position)."""
+    """Read the tagged fields of a struct without any, at most `entries_max`: ({tag: content} or None, next position)."""
     fields, at = read_tags(buf, pos, end, struct, entries_max)
     return {tag: bytes(buf[start:stop]) for tag, start, stop in fields} or None, at
 

@@ -50,7 +50,7 @@ class Elections:
         self._wall_clock_ms = wall_clock_ms
 
     async def stand(self, watch: Watch) -> Elected:
-        """Become the controller if there is none; `watch` is called when the controller changes."""
+        """Become the controller if the cluster has none; `watch` is called when the controller changes."""
         while True:
             try:
                 if await self._zookeeper.exists(znodes.CONTROLLER, watch) is None:

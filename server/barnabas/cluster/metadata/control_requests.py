@@ -238,7 +238,7 @@ def _partition(topic: TopicInfo | None, index: int) -> PartitionInfo | None:
 
 
 def _is_another(topic_before: TopicInfo | None, topic_id: bytes) -> bool:
-    """Return whether the known topic of a name has another id than this one."""
+    """Return whether the known topic of a name has an id other than this."""
     return (
         topic_before is not None
         and topic_before.id != topic_id

@@ -190,7 +190,7 @@ class ClusterImage(NamedTuple):
         return self.configs.get((resource_type, name), _NONE)
 
     def similar_topic(self, name: str) -> str | None:
-        """Return another topic whose name differs only in "." and "_", None without one (metrics confuse them)."""
+        """Return another topic with a name that differs only in "." and "_", None without one (metrics confuse them)."""
         if not has_similar(name):
             return None
         return next((other for other in self.similar.get(comparable(name), ()) if other != name), None)

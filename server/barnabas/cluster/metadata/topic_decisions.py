@@ -44,7 +44,7 @@ def check_topic_name(name: str) -> None:
 
 
 def mixed_up(name: str, other: str) -> RequestError:
-    """Return the error for a topic whose metrics would have the same name as those of another topic."""
+    """Return the error for a topic with metrics of the same name as those of another topic."""
     return RequestError(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         f"topic {name!r} would be mixed up with {other!r} where '.' and '_' count as one",

@@ -76,7 +76,7 @@ class WrittenIsrs:
                     await self._carry_out(proposals[at : at + CHANGES_PER_BATCH])
 
     async def _carry_out(self, proposals: list[Proposal]) -> None:
-        """Write the states of these partitions; those whose last write has no known outcome are read again first."""
+        """Write the states of these partitions; after a write with an unknown outcome the state is read again first."""
         paths = [znodes.state_path(replica.topic, replica.index) for replica, _ in proposals]
         try:
             nodes = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))

@@ -1,6 +1,6 @@
 """The cluster's features in ZooKeeper (KIP-584): their finalized levels, and the supported levels of each broker.
 
-The rule: `/feature` is authoritative, written on the condition of its version; the image follows it, whoever writes it.
+The rule: `/feature` is authoritative, written on the condition of its version; the image follows it, for every writer.
 """
 
 from __future__ import annotations

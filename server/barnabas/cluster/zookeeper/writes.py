@@ -204,9 +204,9 @@ def paths_of(change: Change) -> tuple[str, ...]:
 
 
 class Planner:
-    """Plans the writes for changes that were decided on `image`, with `found` as the content of the znodes.
+    """Plans the writes for changes that were decided on `image`; `nodes` is the content of the znodes.
 
-    Lifecycle: `add` each change, go through `steps`, then `plan` has the result.
+    Lifecycle: `add` each change, run through `steps`, then `plan` has the result.
     """
 
     def __init__(self, image: ClusterImage, nodes: Found, broker_id: int, *, has_topic_ids: bool) -> None:

@@ -406,7 +406,7 @@ class GroupShard:
                 raise DecodeError(f"is of type {kind}, which is not known", "record key", 0)
 
     def _replayed(self, kind: Kind[Any], group_id: str, make: bool) -> Group | None:
-        """Return the group of a record; None if there is none of its kind and the record must not create it."""
+        """Return the group of a record; None if it does not exist and the record must not create it."""
         group: Group | None = self.find(group_id, kind.group)
         if group is None and make and kind.make is not None:
             group = self.groups[group_id] = kind.make(self, group_id)

@@ -109,6 +109,6 @@ def group_segments(
 
 
 def dirtiest(ranges: Iterable[tuple[int, CleanableRange]]) -> int | None:
-    """Return the number of the dirtiest range, None if there are none."""
+    """Return the number of the dirtiest range, None without any range."""
     best = max(ranges, key=lambda entry: entry[1].ratio, default=None)
     return None if best is None else best[0]

@@ -60,7 +60,7 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
 def _decompress_block(
     block: memoryview, room: int, bytes_max: int, out: Pieces
 ) -> Generator[None, None, int]:
-    """Decompress a raw block, at most `left` bytes, to the end of `out`; returns how many."""
+    """Decompress a raw block, of at most `room` bytes, and append it to `out`; returns its size."""
     if _announced_size(block) > room:
         raise DecompressedTooLargeError("snappy", bytes_max)
     try:

@@ -127,7 +127,7 @@ class ClientQuotas:
         return self.produce, self.fetch, self.request, self.mutation
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Apply these quotas; `changed` names the entities whose quotas differ from before."""
+        """Apply these quotas; `changed` names the entities with other quotas than before."""
         entities = tuple(changed)
         for quota in self.every:
             quota.follow(quotas, entities)

@@ -1,7 +1,7 @@
 """Limit that applies to a user and a client id, and the clients that share it. Pure.
 
 The rule: the order of Kafka's `ClientQuotaManager`: limits for both together, for the user, for the defaults of these, for
-the client id. The parts of the entity with the limit determine who shares it: all clients of a user, or each
+the client id. The parts of the entity with the limit determine the clients that share it: all clients of a user, or each
 client has its own.
 """
 
@@ -40,7 +40,7 @@ class Limits:
         self.is_set = False
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Apply these quotas; `changed` names every entity whose quotas differ from before."""
+        """Apply these quotas; `changed` names every entity with other quotas than before."""
         for entity in changed:
             kind = entity.user is not None, entity.client_id is not None
             if any(kind):

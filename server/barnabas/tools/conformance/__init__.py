@@ -1,5 +1,5 @@
 """`barnabas conform`: the wire suite, against any broker, from outside.
 
-The rule: a case says in one sentence what Apache Kafka does, and where that is written; it holds for a broker that
-advertises what it needs. What a case makes has the run's own prefix, and is removed.
+The rule: a case states in one sentence what Apache Kafka does, and its source; it applies to a broker that
+advertises the APIs that it needs. All objects of a case have the run's own prefix, and are removed.
 """

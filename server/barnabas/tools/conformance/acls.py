@@ -1,6 +1,6 @@
-"""An ACL, and how requests and answers spell it.
+"""An ACL, and its fields in requests and responses.
 
-The rule: fields are numbers and texts of the wire, so that wrong ones can be asked for, too.
+The rule: fields are numbers and texts of the protocol, so that invalid ones can be sent, too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Acl(NamedTuple):
         )
 
     def creation(self) -> dict[str, Any]:
-        """Return it as CreateAcls has it."""
+        """Return it in the form of CreateAcls."""
         return dict(zip(_OF_CREATION, self, strict=True))
 
     def filter(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def now_ms() -> int:
 def batch(
     *values: bytes | None, timestamp_ms: int | None = None, key: bytes | None = b"k", **more: Any
 ) -> bytes:
-    """Return a batch of records with these values, of one record if there are none, of now unless told otherwise."""
+    """Return a batch of records with these values, by default of one record, with the present time."""
     at = now_ms() if timestamp_ms is None else timestamp_ms
     records = [Record(number, at, key, value) for number, value in enumerate(values or (b"v",))]
     return encode_batch(records, **more)

@@ -20,7 +20,7 @@ class NotApplicableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An API that a case needs, and the version that must be among those that are advertised; -1: any."""
+    """An API that a case needs, and a version that must be advertised; -1: any."""
 
     api: str
     version: int = -1

@@ -3,7 +3,7 @@
     {"topics.0.error_code": "UNKNOWN_TOPIC_OR_PARTITION", "topics.0.name": "events"}
 
 The rule: a path names fields and indexes; `len` at its end is the length of a list. An expected value is the value itself,
-the name of an error code, a set of values of which one must be there, or a function that says whether a value will do.
+the name of an error code, a set of allowed values, or a function that checks the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Wanted = Any
 
 
 def check(answer: Any, expected: Mapping[str, Wanted]) -> None:
-    """Raise DiffersError unless everything in the answer is as expected; the message names all that is not."""
+    """Raise DiffersError unless all values in the answer are as expected; the message names all differences."""
     problems = []
     for path, want in expected.items():
         try:

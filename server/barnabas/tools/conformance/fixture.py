@@ -1,8 +1,8 @@
-"""State that all cases of a run share: the broker, what it advertises, the prefix of all names, a topic with records.
+"""State that all cases of a run share: the broker, its advertised APIs, the prefix of all names, a topic with records.
 
-The rule: every name begins with the prefix, and `clean_up` removes what was made or says what is left. Of a cluster
-one broker is judged: it leads the topics and coordinates the groups of a run, and what only
-the controller answers is asked there.
+The rule: every name begins with the prefix, and `clean_up` removes all created objects or reports the rest. In a cluster
+one broker is tested: it leads the topics and coordinates the groups of a run, and requests that only
+the controller answers are sent to the controller.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ METADATA, PRODUCE, CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS, DELETE_GROUPS, LI
 
 @dataclass(slots=True)
 class Fixture:
-    """One run against one broker; made by `open_fixture`."""
+    """One run against one broker; created by `open_fixture`."""
 
     target: Target
     versions: Versions
@@ -90,7 +90,7 @@ class Fixture:
         return f"{self.prefix}-{what}-{next(self._numbers)}"
 
     def newest(self, api: str) -> int:
-        """Return the newest version of an API that broker and codecs know. Raises KeyError for one that is not served."""
+        """Return the newest version of an API that broker and codecs support. Raises KeyError if it is not served."""
         key = registry.key_of(api)
         if key == METADATA and self.metadata_version >= 0:
             return self.metadata_version
@@ -103,7 +103,7 @@ class Fixture:
 
     @property
     def is_kafka_4(self) -> bool:
-        """True if the broker advertises what releases from 4.0 on do."""
+        """True if the broker advertises the APIs of releases from 4.0 on."""
         from barnabas.config.releases import is_at_least
 
         return is_at_least(self.release.names[-1], "4.0")
@@ -177,9 +177,9 @@ async def _drop_versions_for_show(fixture: Fixture) -> None:
 
 
 async def find_coordinators(wire: Wire, fixture: Fixture) -> None:
-    """Make the broker create its coordinators' topics, and find names that are coordinated here.
+    """Make the broker create its coordinators' topics, and find names that it coordinates.
 
-    Raises ExchangeError, OSError where there are none after a while.
+    Raises ExchangeError, OSError if there are none within READY_S.
     """
     if not fixture.serves("FindCoordinator"):
         return
@@ -225,9 +225,9 @@ async def make_topic(
     *,
     controller: Wire | None = None,
 ) -> bytes:
-    """Make a topic on this broker and wait for its leaders; return its id. Raises ExchangeError, OSError.
+    """Create a topic on this broker and wait for its leaders; returns its id. Raises ExchangeError, OSError.
 
-    `controller` is the connection on which it is made, where that is not the broker's.
+    `controller` is the connection for creating it, if that is not the broker's.
     """
     fixture.topics.add(name)
     if fixture.serves("CreateTopics"):
@@ -279,7 +279,7 @@ async def _is_led(wire: Wire, fixture: Fixture, name: str, partitions: int) -> b
 
 
 async def set_up(fixture: Fixture) -> None:
-    """Make the topic that cases share, with records in its partition 0; what fails is kept for those that need it."""
+    """Create the topic that cases share, with records in its partition 0; an error is kept for the cases that need it."""
     fixture.topic = f"{fixture.prefix}-table"
     try:
         async with AsyncExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Cases about frames, for every API and version: right ones, and each way in which one can be wrong.
+"""Cases about frames, for every API and version: valid ones, and each kind of invalid ones.
 
-The rule: they are made from the table of harmless requests and the codecs alone. A frame counts as wrong only if our own
-decoder refuses it, too; that decoder is held to Kafka's, byte by byte, elsewhere.
+The rule: they are derived from the table of harmless requests and the codecs alone. A frame counts as invalid only if our
+own decoder refuses it, too; that decoder is compared with Kafka's, byte by byte, elsewhere.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ async def _version_is(key: int, version: int, trial: Trial) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One field that is damaged: where it is in the message, and the bytes that its length becomes."""
+    """Damage to one field: its path in the message, and the bytes that replace its length."""
 
     name: str
     rule: str
@@ -203,7 +203,7 @@ class Damage:
     compact: bytes
 
     def of(self, key: int, version: int, message: Any) -> bytes | None:
-        """Return the body with the damage; None where the field is not in this version or takes it."""
+        """Return the body with the damage; None if the version lacks the field, or the damage is valid for it."""
         codec = registry.request_codec(key)
         holder, name = _holder(message, self.path)
         before = getattr(holder, name)
@@ -265,7 +265,7 @@ def damages(row: Harmless, key: int, version: int) -> Iterator[Damage]:
 
 
 def _lengths(message: Any, above: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """Yield the paths of all fields that have a length, in the message and in the first entries of its lists."""
+    """Yield the paths of all fields with a length, in the message and in the first entries of its lists."""
     for field_of_message in fields(message):
         value = getattr(message, field_of_message.name)
         if field_of_message.name == "unknown_tagged_fields":

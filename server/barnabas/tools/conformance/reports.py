@@ -1,6 +1,6 @@
 """Reports of a run's findings: for the terminal, as JSON, as JUnit XML and as one HTML page.
 
-The rule: a failure shows its rule, its source, what differs, and each request and answer decoded and in hex.
+The rule: a failure shows its rule, its source, the differences, and each request and answer decoded and in hex.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def decoded(message: Any) -> str:
 
 
 def request_of(exchange: Exchange) -> Any:
-    """Return the request of an exchange; None where the bytes that were sent are none."""
+    """Return the request of an exchange; None if the sent bytes are no valid request."""
     if exchange.request is not None:
         return exchange.request
     try:

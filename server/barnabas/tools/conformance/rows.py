@@ -1,6 +1,6 @@
-"""Rows of tables: one question to one API, for each version that it holds for, and what the answer must be.
+"""Rows of tables: one request to one API, for each version that it applies to, and the expected answer.
 
-The rule: a row is one request on one answer; what takes several is a suite's.
+The rule: a row is one request and one answer; behaviour of several requests is in a suite.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FEATURES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question. `values` and `expected` are made for a trial and a version; `expected` may be CLOSED."""
+    """One request. `values` and `expected` are computed for a trial and a version; `expected` may be CLOSED."""
 
     api: str
     label: str
@@ -93,7 +93,7 @@ def _feature_of(api: str) -> tuple[str, int] | None:
 
 
 async def _asked(row_of_case: Row, version: int, trial: Trial) -> Any:
-    """Ask until the coordinator in question has been loaded; in a cluster with new names until it is this broker."""
+    """Send the request until the coordinator has been loaded; in a cluster with new names until it is this broker."""
     wire = await trial.wire(row_of_case.api)
     tried = 0
     with trio.move_on_after(READY_S):

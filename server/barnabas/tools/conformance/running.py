@@ -1,6 +1,6 @@
-"""Running cases against a broker: which apply, several at a time, each with its verdict.
+"""Running cases against a broker: the applicable ones, several at a time, each with its verdict.
 
-The rule: a case fails by itself: whatever it raises becomes its verdict, and the next one begins on a good connection.
+The rule: a case fails alone: any exception becomes its verdict, and the next one begins on an intact connection.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Result:
 
 
 def selected(cases: Sequence[Case], patterns: Sequence[str], skipped: Sequence[str] = ()) -> list[Case]:
-    """Return the cases that one of the patterns names: `Metadata`, `walks/*`, `Fetch/v1?/*`; all without patterns."""
+    """Return the cases that match one of the patterns: `Metadata`, `walks/*`, `Fetch/v1?/*`; all without patterns."""
     return [
         case for case in cases if (not patterns or _is_named(case, patterns)) and not _is_named(case, skipped)
     ]
@@ -76,7 +76,7 @@ Shown = Callable[[Result], None]
 async def run_all(
     cases: Sequence[Case], fixture: Fixture, *, jobs: int, shown: Shown = lambda _: None
 ) -> list[Result]:
-    """Run cases, `jobs` at a time, and those that must be alone after the others; in the order of the cases."""
+    """Run cases, `jobs` at a time, and exclusive ones after the others; returns results in the order of the cases."""
     results: dict[str, Result] = {}
 
     def keep(result: Result) -> None:

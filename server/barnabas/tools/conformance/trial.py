@@ -1,4 +1,4 @@
-"""One case while it runs: its connections, what was said on them, and what it may ask."""
+"""One case while it runs: its connections, its exchanges, and its requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def topic_id(self) -> bytes:
-        """Its id; zeros if the broker has none."""
+        """The topic's id; zeros if the broker has none."""
         return self.fixture.topic_id
 
     @property
@@ -57,7 +57,7 @@ class Trial:
 
     @property
     def is_kafka_4(self) -> bool:
-        """True if the rules of 4.x count, false for those of 3.9."""
+        """True for the rules of 4.x, false for those of 3.9."""
         return self.fixture.is_kafka_4
 
     def fresh(self, what: str = "name") -> str:
@@ -73,7 +73,7 @@ class Trial:
         return await self._coordinated("transaction", 1)
 
     async def _coordinated(self, what: str, key_type: int) -> str:
-        """Look for a coordinator until there is one: the first makes a broker make its topic."""
+        """Look up a coordinator until one is available: the first lookup makes a broker create its topic."""
         name = self.fresh(what)
         self.fixture.groups.add(name)
         if not self.fixture.serves("FindCoordinator"):
@@ -133,7 +133,7 @@ class Trial:
     async def ask(
         self, api: str, values: Mapping[str, Any], version: int | None = None, *, wire: Wire | None = None
     ) -> Any:
-        """Send a request, in the newest version unless told otherwise, and return the answer. Raises ExchangeError."""
+        """Send a request, by default in the newest version, and return the answer. Raises ExchangeError."""
         if version is None:
             if not self.fixture.serves(api):
                 raise NotApplicableError(f"{api} is not served")
@@ -151,7 +151,7 @@ class Trial:
         what: str,
         version: int | None = None,
     ) -> Any:
-        """Ask again and again until an answer will do. Raises DiffersError when that takes too long."""
+        """Repeat a request until `holds` accepts the answer. Raises DiffersError if that takes too long."""
         answer = None
         with trio.move_on_after(READY_S):
             while True:
@@ -164,7 +164,7 @@ class Trial:
     # --- judging --------------------------------------------------------------------------------------------
 
     def expect(self, answer: Any, expected: Mapping[str, Any]) -> None:
-        """Raise DiffersError unless everything in an answer is as expected."""
+        """Raise DiffersError unless all values in an answer are as expected."""
         expecting.check(answer, expected)
 
     def check(self, holds: bool, otherwise: str) -> None:

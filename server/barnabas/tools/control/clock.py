@@ -1,6 +1,6 @@
-"""A clock that can be advanced, stopped and driven faster, for a whole broker: every deadline of it and its wall clock.
+"""A clock for a whole broker that can be advanced, stopped and accelerated: all of its deadlines and its wall clock.
 
-The rule: it never goes back. Clients of this broker live in real time: what is advanced is what the broker believes.
+The rule: it is monotonic. Clients of this broker use real time: only the broker's time is advanced.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class VirtualClock(trio.abc.Clock):
         self._is_frozen = False
 
     def let_go(self) -> None:
-        """Run as the system's clock does from now on: all that used it comes to its end."""
+        """Run as the system's clock does, so that all tasks that use it can end."""
         self.resume()
         self.run_at(1.0)
 
@@ -129,5 +129,5 @@ class VirtualClock(trio.abc.Clock):
         self._factor = factor
 
     def _settle(self) -> None:
-        """Count from now on."""
+        """Restart counting at the present time."""
         self._virtual_s, self._real_s = self.current_time(), self._real()

@@ -63,7 +63,7 @@ class Committing:
         restart: Callable[[], None],
         controller_listeners: Collection[str] = (),
     ) -> None:
-        """`clock_ms` is for conditions on time; `kill` and `restart` do so with the broker, soon.
+        """`clock_ms` is for conditions on time; `kill` and `restart` request that of the broker.
 
         `controller_listeners` are those of the controller in a combined node.
         """
@@ -79,7 +79,7 @@ class Committing:
         self.attach(broker)
 
     def attach(self, broker: Broker | None) -> None:
-        """Commit faults for this broker from now on."""
+        """Inject faults into this broker."""
         self._broker = broker
         self._kept.clear()
         self._pin_images()
@@ -168,7 +168,7 @@ class Committing:
     async def _answer_partly(
         self, rule: Rule, code: int, context: RequestContext, request: Any, handler: Handler
     ) -> Any:
-        """Refuse the topics and partitions that a rule is about, and do the rest. Raises RequestError."""
+        """Refuse the topics and partitions that match a rule, and handle the others. Raises RequestError."""
         hit, rest = partial.split(request, rule.match, self._name_of)
         if rest is None or hit is None:
             raise RequestError(code, f"fault {rule.name}")
@@ -214,7 +214,7 @@ class Committing:
                     partition.records = batches.damaged(_read(records), rule.do["corrupt"], rule.chance)
 
     def _failed(self, rule: Rule, code: int, context: RequestContext, request: Any, response: Any) -> Any:
-        """Return an answer that says it has failed, though it has not."""
+        """Return an error answer to a request that succeeded."""
         if rule.match.is_partial and response is not None and context.api_key in SPLIT | MARKED:
             partial.mark(response, rule.match, code, self._name_of)
             return response
@@ -241,7 +241,7 @@ class Committing:
         return True
 
     def _keep(self, number: int, chunks: list[Chunk]) -> None:
-        """Keep an answer back; one that was kept already is sent after it."""
+        """Hold back an answer; an answer that is already held back is sent after it."""
         self._kept[number] = chunks + self._kept.pop(number, [])
         if len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
@@ -249,7 +249,7 @@ class Committing:
     # --- connections ----------------------------------------------------------------------------------------
 
     def meet(self, listener: str) -> Taker | None:
-        """Return the taker of a connection before the broker takes it; None if there is none."""
+        """Return the taker of a connection before the broker; None if no fault applies."""
         verdict = self._faults.judge(
             Subject(
                 CONNECT,
@@ -280,7 +280,7 @@ class Committing:
         return self._broker.services.metadata.image.topic_name(topic_id) if self._broker is not None else None
 
     def _expire_member(self, request: Any) -> None:
-        """End the session of the member that a request names, if its group has one."""
+        """End the session of the member that a request names, if its group has that member."""
         group, member = getattr(request, "group_id", None), getattr(request, "member_id", None)
         if group and member and self._broker is not None:
             self._broker.services.group_coordinator.end_timer(("session", group, member))

@@ -1,7 +1,7 @@
-"""Copies of log dirs that share what no longer changes.
+"""Copies of log dirs that share unchanging files.
 
 The rule: the log and index files of closed segments are never written again, so a copy is another name of the same file (a
-hard link). All else is copied: by reference where the file system can (btrfs, XFS), byte by byte otherwise.
+hard link). All other files are copied: by reference if the file system can (btrfs, XFS), byte by byte otherwise.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def _copy_partition(source: str, target: str) -> None:
 
 
 def empty(directory: str, aside: str) -> None:
-    """Move all that is in a directory, except its lock, to `aside`, which is made. Raises OSError.
+    """Move all content of a directory, except its lock, to `aside`, which is created. Raises OSError.
 
-    Moving is quick, where removing takes as long as there are bytes.
+    Moving is quick, while the time for removing grows with the bytes.
     """
     os.makedirs(aside)
     for name in os.listdir(directory):

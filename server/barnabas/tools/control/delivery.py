@@ -1,4 +1,4 @@
-"""Delivery of an answer where a fault changes it: late, in part, twice, out of turn, or as something else.
+"""Delivery of an answer that a fault changes: late, partial, duplicated, out of order, or replaced.
 
 The rule: an answer is a list of chunks that begins with its size and its correlation id, and is changed as bytes.
 """
@@ -26,7 +26,7 @@ GARBAGE_BYTES_MAX = 64 * 1024
 
 @dataclass(slots=True)
 class Delivery:
-    """Changes to the delivery of one answer; the defaults are those of any other."""
+    """Changes to the delivery of one answer; the defaults are no changes."""
 
     delay_s: float = 0.0
     seconds_per_byte: float = 0.0

@@ -1,7 +1,7 @@
-"""A disk on which faults are committed, and that can die: what stands for a full or slow disk, and for a killed broker.
+"""A disk with injected faults, which can die: a substitute for a full or slow disk, and for a killed broker.
 
-The rule: it is the disk that it was given, for everything that no rule is about. After `die` nothing is changed any
-more: what is there is what `kill -9` would have left.
+The rule: without a matching rule it behaves as the given disk. After `die` nothing is changed:
+the content is that which `kill -9` would have left.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FaultyDisk:
         return getattr(self._disk, name)
 
     def die(self) -> None:
-        """Change nothing from now on."""
+        """Ignore all later changes."""
         self.is_dead = True
 
     def strike(self, event: str, path: str) -> None:
@@ -88,7 +88,7 @@ class FaultyDisk:
             self._disk.set_modified(path, modified_ms)
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents."""
         if not self.is_dead:
             self.strike(DISK_WRITE, path)
             self._disk.make_dirs(path)
@@ -157,7 +157,7 @@ class FaultyFile:
             self._file.allocate(size)
 
     def sync(self) -> None:
-        """Return when everything written is on the medium."""
+        """Return when all written data is on the medium."""
         if not self._disk.is_dead:
             self._disk.strike(DISK_SYNC, self._path)
             self._file.sync()
@@ -193,5 +193,5 @@ class _Nothing:
         """Do nothing."""
 
     def is_at(self, path: str) -> bool:  # noqa: ARG002
-        """Return that it is, so that no other one is made."""
+        """Return true, so that no other file is created."""
         return True

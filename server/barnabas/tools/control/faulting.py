@@ -1,7 +1,7 @@
-"""Faults at a broker's seams: asks whether a rule concerns an event, and has it committed then.
+"""Faults at a broker's seams: checks whether a rule applies to an event, and injects its fault then.
 
-The rule: one of these for a broker, and it outlives the broker's restarts; where no rule concerns an event, one look in
-a dictionary is all that is done. What commits faults is imported when one is to be committed.
+The rule: there is one for a broker, and it outlives the broker's restarts; if no rule applies to an event, the cost is one
+lookup in a dictionary. The modules that inject faults are imported for the first one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Faulting:
             self.restart()
 
     def attach(self, broker: Broker) -> None:
-        """Commit faults for this broker from now on."""
+        """Inject faults into this broker."""
         self._broker = broker
         if self.faults.rules or self._committing.if_made is not None:  # a rule may refer to present facts
             self._committing.get().attach(broker)
@@ -95,7 +95,7 @@ class Faulting:
         return True
 
     def meet(self, listener: str, _transport: Transport) -> Taker | None:
-        """Return the taker of a connection before the broker takes it, None if there is none; a Doorkeeper."""
+        """Return the taker of a connection before the broker, None if no fault applies; a Doorkeeper."""
         if not self.faults.concerns(CONNECT):
             return None
         return self._committing.get().meet(listener)

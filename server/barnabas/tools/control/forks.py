@@ -1,4 +1,4 @@
-"""Brokers beside one that `serve` runs, which hold what it held: each with ports, a log dir and a control API of its own.
+"""Brokers beside one that `serve` runs, with copies of its data: each has separate ports, a log dir and a control API.
 
 The rule: a fork that fails ends alone; when the first broker ends, so do its forks.
 """

@@ -1,7 +1,7 @@
-"""A broker that can be stopped and started again within its process, with all that stands around it kept.
+"""A broker that can be stopped and restarted within its process, while everything around it stays.
 
-The rule: what a test holds on to (faults, recorded requests, the clock, ports) belongs to the host; the broker inside is
-made again by each start from what is on disk.
+The rule: objects that a test refers to (faults, recorded requests, the clock, ports) belong to the host; the broker inside
+is created again by each start from the data on disk.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class KeptPorts:
         self._count = 0
 
     def begin(self) -> None:
-        """Bind the same addresses once more, in the same order."""
+        """Bind the same addresses again, in the same order."""
         self._count = 0
 
     def host_name(self) -> str:
@@ -93,7 +93,7 @@ class Host:
     ) -> None:
         """`prepare` is awaited once, before the first broker serves; `clock` is the one that Trio runs with.
 
-        `watcher` sees all requests as the recorder does.
+        `watcher` observes all requests like the recorder.
         """
         self.config = config
         self.faulting = faulting if faulting is not None else Faulting()
@@ -210,7 +210,7 @@ class Host:
             yield broker
 
     def _meet(self, listener: str, transport: Transport) -> Taker | None:
-        """Keep a connection waiting while clients are cut off, else do what faults want; a Doorkeeper."""
+        """Keep a connection waiting while clients are cut off, else apply faults; a Doorkeeper."""
         return self._wait_for_clients if self._is_cut_off else self.faulting.meet(listener, transport)
 
     async def _wait_for_clients(self, _: Transport) -> bool:
@@ -255,12 +255,12 @@ class Host:
     ) -> None:
         """Stop the broker and start it again; `between` is called in a thread while it is down.
 
-        Where the stop is not clean, connections are cut off, and what is on disk is what a crash of the process leaves.
+        If the stop is not clean, connections are cut off, and the data on disk is that after a crash of the process.
         """
         self._end(_Restart(between, down_s), is_clean=is_clean)
 
     def _end(self, restart: _Restart, *, is_clean: bool) -> None:
-        """End the broker in one way or the other, and say what is to happen then."""
+        """End the broker cleanly or not, and record what follows."""
         if self._is_stopped or self._pending is not None:
             return
         self._pending = restart

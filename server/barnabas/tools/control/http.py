@@ -1,7 +1,7 @@
 """Requests of the control API, read and answered over HTTP/1.1: imported with the first connection.
 
-The rule: requests that a web page in a browser may have caused are refused, and so are those without the token, if there is
-one. A connection that is slow delays no other.
+The rule: requests that a web page in a browser may have caused are refused, and so are those without the token, if one is
+set. A connection that is slow delays no other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ControlService(HttpService):
         return await _send(reader, status, value)
 
     async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
-        """Send the response to a request that cannot be read, the last one of a connection."""
+        """Send the response to a malformed request, the last one of a connection."""
         return await _send(reader, status, {"error": reason})
 
     async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:

@@ -1,7 +1,7 @@
-"""Keeping clients while the clock is advanced: their sessions, logins and idle connections end later by as much.
+"""Keeping clients while the clock is advanced: their sessions, logins and idle connections are extended by the same time.
 
-The rule: only what depends on hearing of a client is put off: sessions, logins, idle connections. Transactions, retention,
-offsets, locks and tokens are not.
+The rule: only deadlines that depend on a client's activity are postponed: sessions, logins, idle connections. Transactions,
+retention, offsets, locks and tokens are not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Connections between the nodes of one process, which can be cut as a network that loses every packet cuts them.
+"""Connections between the nodes of one process, which can be cut as by a network that loses every packet.
 
-The rule: a cut is silence, not an error: what is sent waits, and what has come is not delivered, until the nodes reach
-each other again. Connections of clients are never cut.
+The rule: a cut is silence, not an error: sent bytes wait, and arrived bytes are not delivered, until the nodes are
+connected again. Connections of clients are never cut.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Links:
-    """The nodes of a cluster by their ports, and which of them are cut off from all others."""
+    """The nodes of a cluster by their ports, and the isolated ones."""
 
     def __init__(self) -> None:
         self.isolated: set[int] = set()
@@ -37,7 +37,7 @@ class Links:
         self.isolated.add(node_id)
 
     def rejoin(self, node_id: int) -> None:
-        """Let a node reach the others, and be reached, again."""
+        """Connect an isolated node to the others again."""
         self.isolated.discard(node_id)
         self._changed.set()
         self._changed = trio.Event()
@@ -49,7 +49,7 @@ class Links:
 
 
 class LinkedNetwork:
-    """The network as one node has it. Implements `network.transport.Network`."""
+    """The network of one node. Implements `network.transport.Network`."""
 
     def __init__(self, network: Network, links: Links, node_id: int) -> None:
         self._network = network
@@ -88,7 +88,7 @@ class LinkedStream(trio.abc.Stream):
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until something may be sent."""
+        """Wait until bytes may be sent."""
         await self._links.wait(*self._ends)
         await self._stream.wait_send_all_might_not_block()
 

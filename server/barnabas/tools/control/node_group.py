@@ -1,7 +1,7 @@
-"""The nodes of a cluster in one process: each with its host, and what a test does with all of them.
+"""The nodes of a cluster in one process: each with its host, and a test's actions on all of them.
 
-The rule: what is done to a node is what befalls a real one: its process ends, its network is cut, its leaders are moved by
-requests of Kafka's.
+The rule: actions on a node are events that befall a real one: its process ends, its network is cut, its leaders are moved
+by requests of Kafka's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE_VERSION, REASSIGN_VERSION, ELECT_VERSION = 7, 0, 2
 
 
 class NodeError(Exception):
-    """Something cannot be done with a node or a partition: `status` is that of HTTP."""
+    """An action on a node or a partition failed: `status` is the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class NodeGroup:
     """All nodes of one cluster, by number."""
 
     def __init__(self, control_urls: Mapping[str, str]) -> None:
-        """`control_urls` are those of nodes by their bootstrap addresses, of those that have one."""
+        """`control_urls` are the control APIs of nodes by their bootstrap addresses, of the nodes that have one."""
         self.nodes: dict[int, ClusterNode] = {}
         self.links = Links()
         self.control_urls = control_urls
@@ -78,7 +78,7 @@ class NodeGroup:
         return ",".join(node.host.bootstrap for node in self.nodes.values() if "broker" in node.roles)
 
     def active_controller(self) -> int | None:
-        """Return the controller that leads the quorum, as those that run and are not isolated know it; None for none."""
+        """Return the controller that leads the quorum, as known to running, connected nodes; None without a leader."""
         leaders = [
             _leader_of_quorum(node.host.node)
             for node in self.nodes.values()
@@ -110,7 +110,7 @@ class NodeGroup:
         await node.host.running_node()
 
     async def move_leader(self, topic: str, index: int, leader: int) -> None:
-        """Have a replica lead a partition: it becomes the preferred one, and is elected. Raises NodeError."""
+        """Make a replica lead a partition: it becomes the preferred leader, and is elected. Raises NodeError."""
         broker = self._asked()
         partition = _partition(broker, topic, index)
         if leader not in partition.replicas:
@@ -196,7 +196,7 @@ class NodeGroup:
 
 
 async def _until(look: Callable[[], Awaitable[tuple[bool, None, str]]]) -> None:
-    """Look until something is so. Raises NodeError."""
+    """Repeat a check until it succeeds. Raises NodeError."""
     try:
         await until(look, TIMEOUT_MS)
     except NotYetError as error:
@@ -216,12 +216,12 @@ _groups: WeakKeyDictionary[Host, NodeGroup] = WeakKeyDictionary()
 
 
 def group_of(host: Host) -> NodeGroup | None:
-    """Return the cluster that a node belongs to, where all of it is in this process."""
+    """Return the cluster of a node, if all of it is in this process."""
     return _groups.get(host)
 
 
 def _leaders(broker: Broker, topic: str) -> dict[int, int]:
-    """Return the leaders of a topic's partitions as a broker knows them; none of a topic that it does not know."""
+    """Return the leaders of a topic's partitions in a broker's metadata; empty for an unknown topic."""
     info = broker.services.metadata.image.topics.get(topic)
     return {index: partition.leader for index, partition in enumerate(info.partitions)} if info else {}
 

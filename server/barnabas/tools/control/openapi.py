@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the control API, made of its routes."""
+"""The OpenAPI 3.1 document of the control API, generated from its routes."""
 
 from __future__ import annotations
 

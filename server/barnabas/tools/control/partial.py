@@ -1,6 +1,6 @@
-"""Requests and answers of which a fault is about some topics and partitions only. Pure.
+"""Requests and answers in which a fault affects only some topics and partitions. Pure.
 
-The rule: what does not match is done and answered as usual.
+The rule: other topics and partitions are handled and answered as usual.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REFUSED = -1
 
 
 def split(request: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
-    """Return the part of a request that a fault is about, and the rest; None for a part that has no topics."""
+    """Return the part of a request that a fault affects, and the rest; None for a part without topics."""
     hit, rest = copy(request), copy(request)
     counts = [0, 0]
     for field in fields(request):
@@ -40,7 +40,7 @@ def _topic(entry: Any, name_of: NameOf) -> str | None:
 
 
 def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
-    """Return the parts of a topic's entry that match and that do not; None for one that is empty."""
+    """Return the matching and the other part of a topic's entry; None for an empty one."""
     topic = _topic(entry, name_of)
     if topic is None or not match.covers(topic, None):
         return None, entry

@@ -1,6 +1,6 @@
 """The process of a node with faults, a control API or its own clock: `serve --control`, `--faults`, `--virtual-clock`.
 
-The rule: what is wrong with a rule, a file or an address is said before anything is served.
+The rule: errors in a rule, a file or an address are reported before anything is served.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def run(
     watcher: Watcher | None = None,
     companions_of: Callable[[Host], Companions] | None = None,
 ) -> int:
-    """Run a node with what its settings ask for, until SIGTERM or SIGINT; returns the process's exit code.
+    """Run a node with the parts that its settings enable, until SIGTERM or SIGINT; returns the process's exit code.
 
-    `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` sees all requests.
-    `companions_of` makes the servers beside the broker.
+    `faults` are rules in their short form; `prepare` is awaited before the broker serves; `watcher` observes all requests.
+    `companions_of` returns the servers beside the broker.
     """
     interpreter.prepare()
     try:
@@ -157,7 +157,7 @@ async def _run_host(host: Host, stopper: Stopper, companions: Companions, words:
 
 
 async def _run(host: Host, beside: trio.CancelScope, *, task_status: trio.TaskStatus[Host]) -> None:
-    """Run until the host is stopped, and then end what runs beside it."""
+    """Run until the host is stopped, and then cancel the tasks beside it."""
     await host.run(task_status=task_status)
     if host.clock is not None:
         host.clock.let_go()

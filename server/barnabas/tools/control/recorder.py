@@ -43,7 +43,7 @@ _SECRET = frozenset((32, 33, 36, 38, 39, 40, 41, 44, 51))
 
 
 class Recorded:
-    """One request; `response` is None until it is answered, and stays so where nothing is answered."""
+    """One request; `response` is None until it is answered, or for ever without an answer."""
 
     __slots__ = (
         "_codes", "_groups", "_name_of", "_request", "_response", "_topics", "api_key", "at_ms", "bytes", "client_id",
@@ -111,7 +111,7 @@ class Recorded:
 
     @property
     def error_codes(self) -> tuple[int, ...]:
-        """Those in the answer that are not 0, each once; of a very wide answer none are looked for."""
+        """The nonzero error codes in the answer, each once; a very wide answer is not searched."""
         if self._codes is None and has_more_entries(self._response, WIDE_ENTRIES_MIN):
             self._codes = ()
         if self._codes is None:
@@ -121,7 +121,7 @@ class Recorded:
         return self._codes
 
     def _look(self) -> None:
-        """Read off the request what it names, before it becomes JSON."""
+        """Collect the names in the request, before it is converted to JSON."""
         if self._topics is None:
             from barnabas.tools.faults import naming
 
@@ -134,7 +134,7 @@ class Recorded:
         self._codes = (code,)
 
     def answered(self, response: Any) -> None:
-        """Note the answer, None where nothing is answered. What is large or may be secret becomes JSON at once."""
+        """Note the answer, None without one. Large or possibly secret messages are converted to JSON immediately."""
         self.is_answered = True
         key, request = self.api_key, self._request
         is_secret = key in _SECRET
@@ -154,7 +154,7 @@ class Recorded:
             self._response = _with_counts(response, "responses", "partitions")
 
     def at_a_glance(self) -> dict[str, Any]:
-        """Return what it was about, as JSON: topics, records and their bytes, time."""
+        """Return an overview as JSON: topics, records and their bytes, time."""
         topics = sorted(self.topics)
         return {
             "topics": topics[:SHOWN_TOPICS_MAX],
@@ -165,7 +165,7 @@ class Recorded:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as JSON."""
+        """Return the exchange as JSON."""
         return {
             "id": self.id,
             "at_ms": self.at_ms,
@@ -212,7 +212,7 @@ def _sizes(message: Any, topics: str, partitions: str, *, is_counted: bool = Fal
 
 
 def _counted(records: Any) -> FileRegion:
-    """Return what stands for records: their size."""
+    """Return a placeholder for records: their size."""
     return FileRegion(-1, 0, len(records), None)
 
 
@@ -260,7 +260,7 @@ class Filter(NamedTuple):
 
 
 class Recorder:
-    """The last `count_max` requests; `intercept` stands around what answers them."""
+    """The last `count_max` requests; `intercept` wraps the handler."""
 
     def __init__(self, count_max: int = RECORDED_MAX) -> None:
         self._kept: deque[Recorded] = deque(maxlen=count_max)
@@ -275,7 +275,7 @@ class Recorder:
 
     @property
     def last_id(self) -> int:
-        """The id of the newest request, 0 before the first one: later ones are `since` it."""
+        """The id of the newest request, 0 before the first one; `since` it select later ones."""
         return self._count
 
     def clear(self) -> None:
@@ -283,7 +283,7 @@ class Recorder:
         self._kept.clear()
 
     def find(self, selection: Filter | None = None, *, limit: int | None = None) -> list[Recorded]:
-        """Return the requests that are selected, oldest first; the newest `limit` of them."""
+        """Return the selected requests, oldest first; the newest `limit` of them."""
         requests = [exchange for exchange in self._kept if selection is None or selection.takes(exchange)]
         return requests if limit is None else requests[len(requests) - min(limit, len(requests)) :]
 
@@ -295,9 +295,9 @@ class Recorder:
         timeout_s: float,
         is_answered: bool = True,
     ) -> Recorded | None:
-        """Wait for a request that is selected and `matches`, answered if `is_answered`; None if none comes in time.
+        """Wait for a request that is selected and `matches`, answered if `is_answered`; None at the timeout.
 
-        The time is real, however a virtual clock runs; one that stands still is waited for.
+        The timeout is in real time, however a virtual clock runs or stands still.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
@@ -313,7 +313,7 @@ class Recorder:
                 await self._changed.wait()
 
     def around(self, inner: Interceptor | None) -> Interceptor:
-        """Return an interceptor that records, and has `inner` answer if it is one."""
+        """Return an interceptor that records, and calls `inner`, if set, for the answer."""
 
         async def intercept(context: RequestContext, request: Any, handler: Handler) -> Any:
             self._count += 1
@@ -348,7 +348,7 @@ class Recorder:
             self._changed = None
 
     def _names(self) -> NameOf:
-        """Return what knows the names of topics as they are now."""
+        """Return a function for the present names of topics."""
         return self._broker.services.metadata.image.topic_name if self._broker is not None else _no_name
 
 

@@ -1,7 +1,7 @@
 """Listener of the control API.
 
-The rule: every client that connects can do everything, so it listens on loopback addresses unless there is a token. What
-reads and answers requests is imported with the first connection, in a thread.
+The rule: every client that connects can do everything, so it listens on loopback addresses unless a token is set. The
+modules that read and answer requests are imported with the first connection, in a thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WHAT = "the control API"
 def bind(host: str, port: int, *, token: str = "") -> list[socket]:
     """Bind an address, port 0 for a free one.
 
-    Raises StartupError, also for an address that other machines reach where there is no token.
+    Raises StartupError, also for an address that other machines can reach if no token is set.
     """
     unguarded = (
         "every client of the control API can do everything: {} needs a token (--control-token), or use an address of this "

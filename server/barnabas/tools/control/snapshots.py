@@ -1,9 +1,9 @@
-"""Snapshots of a broker's data: taken while it runs, put back while it does not.
+"""Snapshots of a broker's data: taken while it runs, restored while it does not.
 
-The rule: a snapshot is taken in one turn of the event loop, between two changes of the metadata, and is what a clean
-shutdown at that moment would have left: logs, producers, open transactions, groups, offsets, topics, ACLs, users, quotas.
-A broker that is restored from it needs no recovery. What a broker has in memory alone is not in it: connections, fetch
-sessions, members of classic groups between two generations, locks of share groups.
+The rule: a snapshot is taken in one turn of the event loop, between two changes of the metadata, and equals the data after
+a clean shutdown at that moment: logs, producers, open transactions, groups, offsets, topics, ACLs, users, quotas. A broker
+that is restored from it needs no recovery. State in a broker's memory only is not in it: connections, fetch sessions,
+members of classic groups between two generations, locks of share groups.
 
 The snapshots of log dir D are in the directory `D.snapshots` beside it, on the same file system.
 """
@@ -35,7 +35,7 @@ _OF_LOG_DIR = (names.META_PROPERTIES, names.BOOT_ID, names.BOOTSTRAP_CHECKPOINT)
 
 
 class SnapshotError(Exception):
-    """There is no such snapshot, there is one already, or the name is none."""
+    """A snapshot does not exist, exists already, or its name is invalid."""
 
 
 class Snapshots:
@@ -128,7 +128,7 @@ class Snapshots:
     def put_back(self, name: str) -> None:
         """Replace the content of the log dirs by a snapshot, which stays. Raises SnapshotError, StorageError, OSError.
 
-        Consumers may have read what was written since: no leader epoch that there was comes again.
+        Consumers may have read later records: no leader epoch that existed is used again.
         """
         from barnabas.cluster.kraft.offline import keep_epoch, latest_epoch  # not on the way of a start
 

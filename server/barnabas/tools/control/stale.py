@@ -1,6 +1,6 @@
-"""Metadata as it was: answered by the same handler from an older image of the cluster.
+"""Outdated metadata: answered by the same handler from an older image of the cluster.
 
-The rule: what is old is the image alone; the client, its listener and its rights are as ever.
+The rule: only the image is old; the client, its listener and its rights are the present ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METADATA = 3
 
 
 class _OldMetadata:
-    """A metadata store that shows an older image; everything else of it is the broker's."""
+    """A metadata store with an older image; everything else of it is the broker's."""
 
     def __init__(self, metadata: MetadataStore, image: ClusterImage) -> None:
         self._metadata = metadata

@@ -1,6 +1,6 @@
-"""State of a broker under test, as a whole: snapshots of it, going back to one, other brokers that hold the same.
+"""State of a broker under test, as a whole: snapshots, restoring one, other brokers with the same data.
 
-The rule: addresses stay. Going back restarts the broker in its process, so that nothing of what it had in memory is left:
+The rule: addresses stay. Restoring restarts the broker in its process, so that no state in memory survives:
 connections are cut, and clients connect again.
 """
 
@@ -44,7 +44,7 @@ class BrokerState:
         """Snapshots that were there before the one that `reset` goes back to: they stay."""
 
     async def snapshot(self, name: str, *, replace: bool = False) -> None:
-        """Take a snapshot of what the broker holds now. Raises SnapshotError, NotRunningError, StorageError, OSError."""
+        """Take a snapshot of the broker's present data. Raises SnapshotError, NotRunningError, StorageError, OSError."""
         async with self._lock:
             await self._take(name, replace=replace)
 
@@ -72,7 +72,7 @@ class BrokerState:
     async def reset(self) -> None:
         """Restore the broker's state at its start, and drop recorded requests and faults.
 
-        Snapshots that were taken since then are removed: what a test has kept is nothing to the next one.
+        Later snapshots are removed, so that nothing of one test reaches the next.
         """
         if INITIAL not in self.snapshots:
             raise SnapshotError(
@@ -96,7 +96,7 @@ class BrokerState:
         await trio.to_thread.run_sync(self.snapshots.tidy_up)
 
     async def fork(self, snapshot: str | None = None) -> JsonObject:
-        """Start another broker that holds what this one holds, or held then; returns where it is."""
+        """Start another broker with the data of this one, or of a snapshot; returns its addresses."""
         if self.start_fork is None:
             raise SnapshotError("this broker was not started by something that can start others beside it")
         async with self._lock:

@@ -84,7 +84,7 @@ async def wait_for_group(
     members: int | None = None,
     timeout_ms: int = TIMEOUT_MS,
 ) -> JsonObject:
-    """Wait until a group is in a state, with an exact number of members if one is given. Raises NotYetError."""
+    """Wait until a group is in a state, with an exact number of members if it is set. Raises NotYetError."""
 
     async def look() -> tuple[bool, JsonObject, str]:
         try:

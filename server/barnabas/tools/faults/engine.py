@@ -40,7 +40,7 @@ class Verdict:
         return [rule.name for rule in self.rules]
 
     def first(self, action: str) -> Any:
-        """Return the value of an action in the first rule that has it, None if none has."""
+        """Return the value of an action in the first rule that has it, None if no rule does."""
         for rule in self.rules:
             if action in rule.do:
                 return rule.do[action]
@@ -124,7 +124,7 @@ class Faults:
         self._changed()
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin all counts and random numbers again, with another seed if one is given."""
+        """Restart all counts and random numbers, with another seed if it is set."""
         if seed is not None:
             self.seed = seed
         now_ms = self._clock_ms()
@@ -136,7 +136,7 @@ class Faults:
         return event in self._by_event
 
     def judge(self, subject: Subject) -> Verdict:
-        """Return which rules strike; those of Fetch that wait for topics are left for `judge_answer`."""
+        """Return the rules that take effect; rules of Fetch that wait for topics are left for `judge_answer`."""
         verdict = Verdict()
         is_fetch = subject.api_key in FETCHES
         for rule in self._by_event.get(subject.event, ()):

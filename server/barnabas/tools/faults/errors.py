@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class FaultError(ValueError):
-    """A rule is not valid; `place` says where in it, as `on.version`, and `line` in which line of a file, if in any."""
+    """A rule is invalid; `place` is the part at fault, for example `on.version`, and `line` its line in a file."""
 
     def __init__(self, text: str, place: str = "", line: int | None = None) -> None:
         super().__init__(text)

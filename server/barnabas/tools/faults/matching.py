@@ -1,6 +1,6 @@
-"""Conditions of a rule on events: the event itself, and the client, topic or file that it is about.
+"""Conditions of a rule on events: the event itself, and its client, topic or file.
 
-The rule: names are patterns in which `*` stands for anything and `?` for one character; of several, one is enough.
+The rule: names are patterns in which `*` matches any text and `?` one character; a match of one name is enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ON_REQUEST = (REQUEST,)
 class Subject:
     """An event that has happened; fields that do not belong to it keep their defaults.
 
-    `topics` and `groups` are called when a rule asks for them: pairs of topic and partition, names of groups.
+    `topics` and `groups` are called when a rule needs them: pairs of topic and partition, names of groups.
     """
 
     event: str
@@ -44,7 +44,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The part `on` of a rule; None where everything matches."""
+    """The part `on` of a rule; None matches every value."""
 
     event: str = REQUEST
     api_keys: frozenset[int] | None = None

@@ -1,6 +1,6 @@
-"""Topics, partitions and groups that a request or an answer names, whatever its API.
+"""Topics, partitions and groups in a request or an answer, whatever its API.
 
-The rule: read off the declarations of the generated structs; only what cannot be seen there has a row here.
+The rule: they are derived from the declarations of the generated structs; only exceptions have a row here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GROUP_KEY_TYPE = 0
 
 
 def topic_of(struct: Any, name_of: NameOf) -> str | None:
-    """Return the topic that a struct is about; None if it is not about one."""
+    """Return the topic of a struct; None if it has none."""
     for name in ("topic", "topic_name", "name"):
         topic = getattr(struct, name, None)
         if topic and isinstance(topic, str) and (name != "name" or "Topic" in type(struct).__name__):

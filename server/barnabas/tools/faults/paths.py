@@ -21,7 +21,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One name of a path, and which entries it selects where it is a list: all, or one, or those with a field."""
+    """One name of a path, and the selected entries if it is a list: all, one, or those with a field."""
 
     name: str
     index: int | None = None

@@ -35,7 +35,7 @@ WHEN = tuple(CONDITIONS)
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Conditions on the matches that are hit: all of them hold."""
+    """Conditions on the matches that are hit: all of them must hold."""
 
     nth: frozenset[int] | None = None
     """These matches, counted from 1."""

@@ -19,7 +19,7 @@ PARTITION_APIS = ["Produce", "Fetch", "ListOffsets"]
 
 @dataclass(frozen=True, slots=True)
 class FaultSet:
-    """A set: its parameters with their defaults (None where one must be given or everything matches), and its rules."""
+    """A set: its parameters with their defaults (None: required, or matches every value), and its rules."""
 
     doc: str
     rules: Callable[..., Rules]

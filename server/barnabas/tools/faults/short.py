@@ -1,7 +1,7 @@
 """Rules in one line: `OffsetCommit v2-8 group=g nth=3 -> error=REBALANCE_IN_PROGRESS`.
 
-The rule: it is another way to write the same rule, and means nothing more; `->` stands between what it applies to and
-what is done. Words with blanks in them are quoted as in a shell.
+The rule: it is another notation for the same rule; `->` separates its condition from its effect. Words with blanks are
+quoted as in a shell.
 """
 
 from __future__ import annotations

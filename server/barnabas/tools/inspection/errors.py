@@ -1,6 +1,6 @@
-"""The error codes in an answer, wherever they stand.
+"""The error codes in an answer, at all places.
 
-The rule: where codes stand follows from the generated structs, and is looked up once for each of them.
+The rule: the places of codes follow from the generated structs, and are determined once for each of them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def has_errors(message: Any) -> bool:
 
 
 def error_codes(message: Any, name_of: NameOf = lambda _: None, *, most: int = 1000) -> list[FoundError]:
-    """Return the error codes of a message that are not 0, `most` of them."""
+    """Return the nonzero error codes of a message, at most `most` of them."""
     if message is None or not has_errors(message):
         return []
     errors = []
@@ -124,5 +124,5 @@ def _about(message: Any, outer: str, name_of: NameOf) -> str:
 
 
 def code_name(code: int) -> str:
-    """Return Kafka's name of an error code, as in `NOT_LEADER_OR_FOLLOWER`; the number where there is none."""
+    """Return Kafka's name of an error code, for example `NOT_LEADER_OR_FOLLOWER`; the number if unknown."""
     return _NAMES.get(code, f"error code {code}")

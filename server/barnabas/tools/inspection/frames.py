@@ -1,6 +1,6 @@
 """Frames of requests and responses, without their size field, decoded as far as possible.
 
-The rule: nothing here raises; `problem` says why a frame is not decoded.
+The rule: nothing here raises; `problem` is the reason why a frame is not decoded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Response:
 
 
 def api_name(key: int) -> str:
-    """Return Kafka's name of an API, or its key where there is none."""
+    """Return Kafka's name of an API, or its key if unknown."""
     return registry.name_of(key) if registry.is_known(key) else f"API key {key}"
 
 

@@ -50,7 +50,7 @@ def as_json(
 ) -> dict[str, Any]:
     """Return a message as JSON; records are counted, or shown by `records`.
 
-    Of arrays, `entries_max` entries are kept in all; "..." stands for those that are left out.
+    Arrays keep `entries_max` entries in total; "..." replaces omitted ones.
     """
     shown: dict[str, Any] = _Shown(entries_max, records).shown(message, "")
     return shown

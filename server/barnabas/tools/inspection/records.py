@@ -110,7 +110,7 @@ class RecordsView:
 
 
 def header_as_json(header: BatchHeader) -> dict[str, Any]:
-    """Return the header of a batch as JSON, without what does not apply to it."""
+    """Return the header of a batch as JSON, without fields that do not apply to it."""
     codec = header.codec
     shown: dict[str, Any] = {
         "base_offset": header.base_offset,

@@ -1,7 +1,7 @@
-"""Processes that this one has started: their first line, their end, and how they are stopped.
+"""Processes started by this one: their first line, their end, and their stop.
 
-The rule: a child ends with its parent, on Linux also with one that is killed; and only a child that has not been waited
-for is ever signalled, so that no other process can be meant.
+The rule: a child ends with its parent, on Linux also if that is killed; and only a child that has not been waited
+for is ever signalled, so that no other process can get the signal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STOP_SECONDS = 30.0
 
 
 class ChildError(Exception):
-    """A child does not start, or has ended before its time; the text says which, with its last words."""
+    """A child does not start, or has ended early; the text names it, with its last output."""
 
 
 class Child:
@@ -34,7 +34,7 @@ class Child:
     def __init__(self, name: str, command: Sequence[str], output: Path | None) -> None:
         """`output` gets the process's standard error and (unless a line is read from it) output.
 
-        None: they go to those of this process.
+        None: this process's own streams.
         """
         self.name = name
         self.command = tuple(command)
@@ -74,7 +74,7 @@ class Child:
                 raise ChildError(f"{self.name} cannot be started: {error}") from error
 
     async def wait(self) -> int:
-        """Wait for its end, beside others if necessary; returns the exit code as in `code`."""
+        """Wait for its end, concurrently with other waiters if necessary; returns the exit code as in `code`."""
         assert self._process is not None
         if self._process.returncode is not None:
             return self._process.returncode
@@ -87,7 +87,7 @@ class Child:
         return code
 
     async def first_line(self, seconds: float) -> str:
-        """Return the first line that it writes to its output, which is closed then. Raises ChildError if none comes.
+        """Return the first line of its output, which is closed then. Raises ChildError at the timeout.
 
         If it is cancelled the output stays open until the process ends: it may become ready while it is stopped.
         """

@@ -1,4 +1,4 @@
-"""The processes of one cluster on this machine: each told when it is ready and when it has ended.
+"""The processes of one cluster on this machine, with a report when each is ready and when it has ended.
 
 The rule: standard output is for people, one line for each event; programs read the line with `bootstrap.servers=`, which
 is printed when every node serves.
@@ -41,7 +41,7 @@ class Cluster(ProcessGroup):
         self._addresses: dict[int, str] = {}
 
     def say_stopping(self, name: str, *, at_once: bool) -> None:
-        """Tell that a signal has come."""
+        """Report a signal."""
         say("stopping at once" if at_once else f"stopping on {name}")
 
     def children(self) -> list[Child]:
@@ -55,7 +55,7 @@ class Cluster(ProcessGroup):
         say("Ctrl-C stops it.")
 
     async def start_broker(self, broker_id: int, command: Sequence[str], nursery: trio.Nursery) -> None:
-        """Start one, and wait until it serves. Raises ChildError."""
+        """Start a broker, and wait until it serves. Raises ChildError."""
         child = self._brokers[broker_id] = self.child(f"broker {broker_id}", command)
         address = await self.start_child(child, self._brokers, READY, nursery)
         self._addresses[broker_id] = address
@@ -76,7 +76,7 @@ class Cluster(ProcessGroup):
         return address
 
     def port(self, broker_id: int) -> int:
-        """Return a broker's port: as asked for, or that of its last start here if it is free, else 0."""
+        """Return a broker's port: as in the options, or that of its last start if it is free, else 0."""
         if self._options.port:
             port: int = self._options.port + broker_id - 1
             return port

@@ -1,7 +1,7 @@
-"""The `barnabas cluster` command: options in, several processes out, and what happens to them in words.
+"""The `barnabas cluster` command: options in, several processes out, and reports of their events.
 
-The rule: a directory is started the way it was made, with controllers of its own or on ZooKeeper; options that do not go
-with it are refused before anything starts.
+The rule: a directory is started with the kind of its creation, with separate controllers or on ZooKeeper; incompatible
+options are refused before anything starts.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def _port(text: str) -> int:
 
 
 def is_on_zookeeper(options: argparse.Namespace, directory: Path | None) -> bool:
-    """Return whether the cluster is one on ZooKeeper, as asked for or as its directory was made.
+    """Return whether the cluster is one on ZooKeeper, by the options or by its directory.
 
-    Raises SettingError if the options do not go with each other, or with the directory.
+    Raises SettingError if the options contradict each other, or the directory.
     """
     is_asked = options.zookeeper is not None or bool(
         options.apache_zookeeper or options.zookeeper_jars or options.fetch
@@ -162,7 +162,7 @@ _OWN_ON_ZOOKEEPER = ("broker.id", "node.id", "log.dirs", "log.dir", "listeners",
 
 
 def check_settings(file: str | None, pairs: Sequence[str], *, on_zookeeper: bool) -> dict[str, str]:
-    """Return the settings that all nodes have; say which of a file have no effect.
+    """Return the settings of all nodes; reports those of a file without effect.
 
     Raises SettingError unless every node can have them.
     """

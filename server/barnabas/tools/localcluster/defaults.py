@@ -19,8 +19,9 @@ OF_CONTROLLERS = {
 
 
 def settings_of(brokers: int) -> dict[str, str]:
-    """Settings for as many brokers that have copies for each other: up to three, all but one of which must have what
-    is acknowledged.
+    """Return settings for as many brokers with replicas of each other.
+
+    There are up to three replicas, all but one of which must have acknowledged records.
     """
     copies, least = min(brokers, COPIES_MAX), min(brokers, COPIES_MAX - 1)
     return {

@@ -1,6 +1,6 @@
-"""Features of a new cluster: all that its brokers serve is switched on.
+"""Features of a new cluster: all that its brokers serve are switched on.
 
-The rule: only in a cluster that was made here, with all brokers of this release; a named cluster may have others.
+The rule: only in a cluster created by this command, with all brokers of this release; another cluster may have others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SECONDS = 30.0
 
 
 async def switch_on(bootstrap: str) -> str:
-    """Ask the controller for the levels of the release, for groups of KIP-848 and the like; returns what went wrong."""
+    """Request the feature levels of the release from the controller, for example for KIP-848; returns the error."""
     updates = [
         UpdateFeaturesRequest.FeatureUpdateKey(
             feature=feature.name, max_version_level=feature.finalized_level

@@ -1,7 +1,7 @@
-"""A cluster of a KRaft quorum of our own: brokers of which the first are controllers, or controllers beside them.
+"""A cluster of a KRaft quorum of our own: brokers of which the first are controllers, or separate controllers.
 
-The rule: all nodes start at the same time, as controllers need each other; brokers hand over what they lead while there is
-a majority of controllers, and controllers end last.
+The rule: all nodes start at the same time, as controllers need each other; brokers hand over their leaders while a
+majority of controllers is running, and controllers end last.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class QuorumCluster(Cluster):
         self.say_ready(f"{READY}{quorum.addresses}")
 
     def _command(self, name: str, node_id: int) -> tuple[str, ...]:
-        """Return the command that starts a node, when its directory and its file are there. Raises ChildError."""
+        """Return the command that starts a node, once its directory and its file are written. Raises ChildError."""
         settings, listeners = dict(self._shared), []
         if node_id < FIRST_CONTROLLER:
             port = self.port(node_id) or free_port(but=self._quorum.ports.values())
@@ -84,7 +84,7 @@ class QuorumCluster(Cluster):
         return command_of(file, self._options.log_level)
 
     async def stop(self) -> None:
-        """Stop the brokers, last one first, while a majority of controllers is left; the others at the same time."""
+        """Stop the brokers, last one first, while a majority of controllers is running; the others at the same time."""
         ports = self._quorum.ports
         running = {node_id: child for node_id, child in self._brokers.items() if not child.ended.is_set()}
         voters = sum(

@@ -1,6 +1,6 @@
-"""Location of ZooKeeper's jars on this machine, and the way they get here.
+"""Location of ZooKeeper's jars on this machine, and their download.
 
-The rule: nothing is fetched unless an option asks for it, and a fetched file is used only if its SHA-256 is the expected
+The rule: nothing is fetched unless an option requests it, and a fetched file is used only if its SHA-256 is the expected
 one.
 """
 

@@ -117,7 +117,7 @@ class ZooKeeperCluster(Cluster):
             self.fail()
 
     async def stop(self) -> None:
-        """Stop the brokers, last one first, each when the one before it has handed over what it led; then ZooKeeper."""
+        """Stop the brokers, last one first, each when the one before it has handed over its leaders; then ZooKeeper."""
         for child in reversed(self._brokers.values()):
             await self.stop_children([child])
         if self._zookeeper is not None:

@@ -13,9 +13,9 @@ PORTS = (20_000, 30_000)
 
 
 def free_port(*, but: Collection[int] = ()) -> int:
-    """A TCP port of loopback that was free a moment ago, and is none of those.
+    """Return a TCP port of loopback that was free a moment ago, and is not in `but`.
 
-    Not one of those that the system gives to connections: trying to connect to such a port may connect to itself.
+    It is outside of the system's range for outgoing connections: connecting to such a port may connect to itself.
     """
     while True:
         port = random.randrange(*PORTS)

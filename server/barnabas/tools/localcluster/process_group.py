@@ -37,7 +37,7 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     def children(self) -> Iterable[Child]:
-        """Return those that are killed when a second signal ends the wait."""
+        """Return the children that are killed when a second signal ends the wait."""
 
     @abstractmethod
     def say_stopping(self, name: str, *, at_once: bool) -> None:

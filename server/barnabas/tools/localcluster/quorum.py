@@ -1,7 +1,7 @@
 """Nodes of a KRaft quorum on this machine: their numbers, ports and settings, their first formatting, and their command.
 
-The rule: controllers are chosen at the first start of a directory, and kept with the cluster's id in one file, as static
-voters must be the same on all nodes; a port is kept as long as no other process has taken it.
+The rule: controllers are chosen at the first start of a directory, and recorded with the cluster's id in one file, as
+static voters must be the same on all nodes; a port is kept as long as no other process uses it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def controller_ids(brokers: int, controllers: int | None) -> range:
 
 
 def read(directory: Path) -> Quorum | None:
-    """Return the quorum of a directory, None if there is none yet. Raises ChildError."""
+    """Return the quorum of a directory, None if it has none yet. Raises ChildError."""
     path = directory / FILE
     try:
         kept = {name: value for _, name, value in parse_lines(path.read_text(encoding="utf-8"))}
@@ -122,9 +122,9 @@ def check(quorum: Quorum, directory: Path, brokers: int, controllers: int | None
 
 
 def prepare(directory: Path, node_ids: Iterable[int], taken: Collection[int] = ()) -> Quorum:
-    """Return the quorum of a directory, a new one of these controllers if there is none.
+    """Return the quorum of a directory, by default a new one of these controllers.
 
-    Its ports are free, and none of `taken`, which other listeners will have. Raises ChildError.
+    Its ports are free, and not among `taken`, which other listeners will use. Raises ChildError.
     """
     kept = read(directory)
     if kept is None:
@@ -184,7 +184,7 @@ def command_of(file: Path, log_level: str) -> tuple[str, ...]:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file that no other user reads, whole or not at all. Raises ChildError."""
+    """Write a file that only its owner can read, completely or not at all. Raises ChildError."""
     new = file.with_name(f"{file.name}.new")
     try:
         new.touch(mode=0o600)

@@ -1,7 +1,7 @@
 """`barnabas serve --workers N`: several brokers on the cores of one machine, which clients see as one cluster.
 
-The rule: this process starts the workers, starts one again that has ended, and does nothing else. Each worker has data, a
-port and a number of its own, which stay.
+The rule: this process starts the workers, restarts a worker that has ended, and does nothing else. Each worker has its own
+data, port and number, which stay.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ZOOKEEPER_DIRECTORY = "metadata"
 
 @dataclass(slots=True)
 class _Worker:
-    """One worker: its number in the cluster, and the process that it is now."""
+    """One worker: its number in the cluster, and its present process."""
 
     broker_id: int
     child: Child
@@ -58,7 +58,7 @@ class _Worker:
 
 
 class Workers(ProcessGroup):
-    """All of them. Lifecycle: `check`, `run`."""
+    """All workers. Lifecycle: `check`, `run`."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class Workers(ProcessGroup):
     # --- stop -----------------------------------------------------------------------------------------------
 
     async def stop_workers(self, workers: Iterable[_Worker]) -> None:
-        """Stop workers at the same time: no other could take over what they lead."""
+        """Stop workers at the same time: no other could take over their leaders."""
         async with trio.open_nursery() as nursery:
             for worker in workers:
                 nursery.start_soon(self._stop_worker, worker.child)
@@ -223,7 +223,7 @@ def ports_used(listeners: Sequence[str]) -> list[int]:
 
 
 def moved(address: str, step: int, taken: Collection[int] = ()) -> str:
-    """Return an address with a port that is higher by `step`; where any will do, a free one that is none of `taken`."""
+    """Return an address with a port that is higher by `step`; for port 0 a free one that is not in `taken`."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) + step if int(port) else free_port(but=taken)}"
 

@@ -1,6 +1,6 @@
-"""`barnabas serve --workers N` as a command: which workers are started in a directory, and the exit code.
+"""`barnabas serve --workers N` as a command: the kind of workers for a directory, and the exit code.
 
-The rule: a directory is started the way it was made: workers that have begun on ZooKeeper stay there.
+The rule: a directory is started with the kind of its creation: workers that began on ZooKeeper stay there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(config: BrokerConfig, shared_settings: Mapping[str, str], count: int, lo
 def workers_of(
     config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str
 ) -> Workers:
-    """Return workers of the kind that their directory was made for. Raises SettingError, ChildError."""
+    """Return workers of the kind of their directory. Raises SettingError, ChildError."""
     directory = Path(config.log_dirs[0])
     if quorum.read(directory) is None:
         if (directory / ZOOKEEPER_DIRECTORY).exists():

@@ -1,7 +1,6 @@
 """Workers in a KRaft quorum of their own.
 
-The rule: the first worker is the only controller, too: as one copy of the data is enough on one machine, so is one of the
-metadata.
+The rule: the first worker is the only controller, too: on one machine one copy of the metadata is enough, as of the data.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from barnabas.tools.localcluster.workers import Workers
 class QuorumWorkers(Workers):
     """Workers of which the first is the controller.
 
-    The controller's listener is on loopback and has a login that is new at each start: beside an open one, the authorizer
-    and the logins of the workers' own listeners would be of no use.
+    The controller's listener is on loopback and has a login that is new at each start: with an open listener, the
+    authorizer and the logins of the workers' own listeners would be useless.
     """
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
@@ -91,7 +90,7 @@ class QuorumWorkers(Workers):
         return quorum.settings_of_node(self._quorum, node, {**shared, **login})
 
     async def stop(self) -> None:
-        """Stop the worker that is the controller after the others, which tell it that they go."""
+        """Stop the worker that is the controller after the others, which report their shutdown to it."""
         await self.stop_workers(
             worker for worker in self.workers if worker.broker_id not in self._quorum.ports
         )

@@ -1,6 +1,6 @@
-"""Workers in a directory that has a ZooKeeper of ours: those of the time before they were a quorum.
+"""Workers in a directory with a ZooKeeper of ours, created before workers formed a quorum.
 
-The rule: what they agree on stays in the ZooKeeper server in this process, which only they can use.
+The rule: their common metadata stays in the ZooKeeper server in this process, which only they can use.
 """
 
 from __future__ import annotations

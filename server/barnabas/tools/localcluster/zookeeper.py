@@ -1,6 +1,6 @@
 """A ZooKeeper server on loopback, for as long as the command runs: ours in this process, or Apache's in another.
 
-The rule: everything of it is in one directory, and a directory that was used before is used again with its data.
+The rule: all of its files are in one directory, and an existing directory is used again with its data.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class OwnZooKeeper:
 
 
 class ApacheZooKeeper:
-    """One server of Apache's. Lifecycle: `start`, then its child is waited for and stopped like any other."""
+    """One of Apache's servers. Lifecycle: `start`, then its child is awaited and stopped like any other."""
 
     def __init__(self, program: Program, directory: Path) -> None:
         self.directory = directory

@@ -1,7 +1,7 @@
 """The `barnabas log` command: options in, rows and an exit code out.
 
-The rule: 0 means that all is well, 1 that something is damaged (or was not repaired), 2 that the command could not do
-its work. Rows go to standard output, all else to standard error.
+The rule: exit code 0 means no damage, 1 damage (or a refused repair), 2 that the command failed. Rows are written to
+standard output, all else to standard error.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ def _locked(disk: OsDisk, place: Place, *, dry_run: bool) -> Iterator[None]:
 def _repair_partitions(
     disk: OsDisk, place: Place, options: argparse.Namespace, emit: Callable[[Row], None]
 ) -> bool:
-    """Repair each partition; says whether one was left damaged."""
+    """Repair each partition; returns whether any was left damaged."""
     from barnabas.tools.logtool.logdirs import read_offsets
     from barnabas.tools.logtool.overlay import apply_changes
     from barnabas.tools.logtool.repair import plan_repair

@@ -46,7 +46,7 @@ class Dumper:
     last: int = OFFSET_MAX
 
     def partition(self, place: PartitionPlace) -> Iterator[Row]:
-        """All files of a partition: the segments in order, then what belongs to the whole."""
+        """Yield all files of a partition: the segments in order, then the files of the whole partition."""
         for name in sorted(place.file_names, key=_order):
             if _can_dump(name):
                 yield {"kind": "file", "path": f"{place.path}/{name}"}
@@ -60,7 +60,7 @@ class Dumper:
                 yield from self.file(f"{path}/{name}")
 
     def file(self, path: str, topic: str = "") -> Iterator[Row]:
-        """One file, known by its name. Raises PlaceError for a name that means nothing, OSError."""
+        """Yield one file, by its name. Raises PlaceError for an unknown name, OSError."""
         name = path.rpartition("/")[2]
         parsed = names.parse_file_name(name.partition(names.DAMAGED)[0])
         if parsed is not None:

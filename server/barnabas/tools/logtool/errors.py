@@ -2,4 +2,4 @@
 
 
 class RefusedError(Exception):
-    """The command is not carried out; the message says why."""
+    """The command is not carried out; the message is the reason."""

@@ -1,6 +1,6 @@
 """The findings of `verify` as rows: one for each file and severity, or one for each finding.
 
-The rule: a file with ten thousand bad entries takes one line and little memory; how many there are is always said.
+The rule: a file with ten thousand bad entries takes one line and little memory; their number is always shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FindingRows:
         self._groups: dict[tuple[str, Severity], _Group] = {}
 
     def add(self, finding: Finding) -> None:
-        """Take a finding; with `quiet`, those that are no error are counted only."""
+        """Add a finding; with `quiet`, those that are no errors are only counted."""
         self.counts[finding.severity] += 1
         if self._quiet and finding.severity is not Severity.ERROR:
             return

@@ -16,7 +16,7 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Read a checkpoint; without a good one there are none. Raises OSError."""
+    """Read a checkpoint; empty if it is missing or damaged. Raises OSError."""
     try:
         return checkpoints.decode_offsets(disk.read(path))
     except (FileNotFoundError, CorruptFileError):
@@ -57,7 +57,7 @@ def verify_log_dir(disk: Disk, path: str, ends: Mapping[TopicPartition, int], re
 
 
 def plan_log_dir_repair(disk: Disk, path: str) -> list[Change]:
-    """Find the checkpoints that are damaged: without them a broker checks more and writes new ones."""
+    """Return the damaged checkpoints: without them a broker checks more and writes new ones."""
     changes = []
     for name in CHECKPOINTS:
         checkpoint_path = f"{path}/{name}"

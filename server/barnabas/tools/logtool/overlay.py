@@ -87,7 +87,7 @@ class OverlayFile:
 
 
 class OverlayDisk:
-    """A disk over another one."""
+    """A disk that records changes to another disk."""
 
     def __init__(self, below: Disk) -> None:
         self.below = below
@@ -141,7 +141,7 @@ class OverlayDisk:
         file.write(data, 0)
 
     def make_private(self, path: str) -> None:
-        """Make an empty file if there is none; the overlay has no permissions."""
+        """Create an empty file if it does not exist; the overlay has no permissions."""
         self.open(path, create=True)
 
     def make_private_dir(self, path: str) -> None:
@@ -171,7 +171,7 @@ class OverlayDisk:
         """Ages are not kept."""
 
     def make_dirs(self, path: str) -> None:
-        """Directories are not made."""
+        """Do nothing: the overlay has no directories."""
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file."""
@@ -182,7 +182,7 @@ class OverlayDisk:
         self._files[target] = file
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens if there is none."""
+        """Remove a file; no error if it does not exist."""
         try:
             file = self.open(path)
         except FileNotFoundError:

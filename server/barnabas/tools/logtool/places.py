@@ -1,6 +1,6 @@
 """Kinds of paths: a log dir, the directory of a partition, or one file of it.
 
-The rule: found out from names and contents alone; nothing is opened for writing.
+The rule: they are determined by names and contents alone; nothing is opened for writing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHECKPOINTS = (
 
 
 class PlaceError(Exception):
-    """There is nothing at a path that this tool could look at."""
+    """A path does not exist, or is of no kind that this tool supports."""
 
 
 class PlaceKind(Enum):
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """The directory of a partition; `topic` is "" where its name does not tell."""
+    """The directory of a partition; `topic` is "" if its name does not show it."""
 
     path: str
     topic: str
@@ -97,7 +97,7 @@ def open_partition(disk: Disk, path: str) -> PartitionPlace:
 def partitions_of(disk: Disk, log_dir: str, name: str = "") -> list[PartitionPlace]:
     """List the partitions in a log dir, or only those of a topic or of one directory name.
 
-    Those that are deleted, and only wait to be removed, must be named to be listed. Raises OSError.
+    Deleted ones that wait for removal are listed only by name. Raises OSError.
     """
     partitions = []
     for entry in disk.list(log_dir):

@@ -1,6 +1,6 @@
 """A progress bar on a terminal.
 
-The rule: drawn on a terminal only, at most ten times a second, and gone when the work is done.
+The rule: drawn on a terminal only, at most ten times a second, and erased at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ WIDTH = 30
 
 
 def render(done: int, total: int, seconds: float) -> str:
-    """One line: bar, share, how much, how fast, and how much longer."""
+    """Return one line: bar, share, amount, rate, and remaining time."""
     share = min(1.0, done / total) if total else 1.0
     filled = int(share * WIDTH)
     rate = done / seconds if seconds > 0 else 0.0
@@ -23,7 +23,7 @@ def render(done: int, total: int, seconds: float) -> str:
 
 
 class Progress:
-    """Counts bytes against a total; does nothing at all if `stream` is no terminal."""
+    """Counts bytes against a total; without effect if `stream` is no terminal."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         self.total = total

@@ -1,6 +1,6 @@
-"""Files with which a controller of a KRaft quorum begins, by the options of `barnabas storage format`.
+"""Initial files of a controller of a KRaft quorum, by the options of `barnabas storage format`.
 
-The rule: options mean what those of Kafka's `kafka-storage.sh format` mean; levels that do not go together are refused.
+The rule: options have the meaning of those of Kafka's `kafka-storage.sh format`; incompatible levels are refused.
 """
 
 from __future__ import annotations

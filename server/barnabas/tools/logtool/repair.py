@@ -25,9 +25,9 @@ from barnabas.tools.logtool.verify import Finding, Severity, Verifier
 class RepairPlan:
     """Changes to a partition that a repair would make, and what would be lost.
 
-    `lost_bytes` are cut or removed with whole segments. `survivor` is the first sound batch behind the first damage as
-    (path, position, offset): with one it is a hole, without one a torn end. `kept_files` are the files of damage with
-    records that cannot go back, since their offsets have been used again.
+    `lost_bytes` are cut or removed with whole segments. `survivor` is the first sound batch after the first damage as
+    (path, position, offset): with it the damage is a hole, without it a torn end. `kept_files` are the files of damage with
+    records that cannot be restored, since their offsets have been used again.
     """
 
     place: PartitionPlace
@@ -48,10 +48,10 @@ def plan_repair(
     salvage: bool = False,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> RepairPlan:
-    """Find out what recovery from the first byte on would do; sound indexes and snapshots stay as they are.
+    """Plan the recovery from the first byte on; sound indexes and snapshots stay as they are.
 
-    With `salvage`, what is sound behind a damage stays in the log, and what an earlier recovery has cut off goes back
-    as far as its offsets have not been used again; that is the decision for which a coordinator waits. Raises OSError.
+    With `salvage`, sound batches after damage stay in the log, and bytes that an earlier recovery has cut off are restored
+    unless their offsets have been used again; that is the decision for which a coordinator waits. Raises OSError.
     """
     findings: list[Finding] = []
     Verifier(disk, findings.append, on_bytes=on_bytes).partition(place)

@@ -23,7 +23,7 @@ _OF_IDS = ("log_dirs", "directories")
 
 
 def plain(value: Any) -> Any:
-    """Turn a value into what JSON knows: messages into dictionaries, bytes into text or base64."""
+    """Convert a value to JSON types: messages into dictionaries, bytes into text or base64."""
     if isinstance(value, Enum):
         return value.name.lower()
     if isinstance(value, str):
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 
 
 def _with_uuids(name: str, value: Any) -> Any:
-    """Return a field of a message, ids of topics, log dirs and the like in the form of their own that Kafka writes."""
+    """Return a field of a message, with ids of topics, log dirs and similar in Kafka's text form."""
     if name.endswith(_OF_IDS) and isinstance(value, list):
         return [_with_uuids("id", item) for item in value]
     if name.split("_")[-1] == "id" and isinstance(value, bytes) and len(value) == UUID_SIZE:
@@ -92,6 +92,6 @@ def _word(value: Any) -> str:
 
 
 def _dumps(value: Any) -> str:
-    """JSON that can be read, and that no terminal takes for an order."""
+    """Return readable JSON without characters that a terminal would obey."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)

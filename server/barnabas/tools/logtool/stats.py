@@ -89,7 +89,7 @@ class LogStats:
                 self.value_bytes += len(record.value)
 
     def row(self, name: str) -> Row:
-        """All of it as a row."""
+        """Return the statistics as a row."""
         row: Row = {"kind": "stats", "name": name, "segments": self.segments}
         row |= {"log_bytes": self.log_bytes, "other_bytes": self.other_bytes}
         row |= {"first_offset": self.first_offset, "end_offset": self.end_offset}

@@ -1,7 +1,7 @@
 """The `barnabas storage` command: prepares log dirs before the first start, as Kafka's `kafka-storage.sh` does.
 
-The rule: a log dir that a node uses, or that is prepared already, is never changed. A broker that is alone needs none of
-this: it prepares its log dirs by itself. Nodes of a KRaft quorum do.
+The rule: a log dir that a node uses, or that is already prepared, is never changed. A broker without a cluster prepares its
+log dirs by itself and does not need this command. Nodes of a KRaft quorum do.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _print_users(config: BrokerConfig) -> None:
-    """Print the users that the metadata log has, or those with which it will begin."""
+    """Print the users in the metadata log, or those with which it will begin."""
     disk = OsDisk(read_only=True)
     image = image_of(disk, config.log_dirs, config.get(settings.METADATA_LOG_DIR))
     names = {mechanism.type: name for name, mechanism in MECHANISMS.items()}

@@ -1,7 +1,7 @@
-"""Tiered storage without a broker: segments by the records of `__remote_log_metadata` in log dirs, beside the objects.
+"""Tiered storage without a broker: segments by the records of `__remote_log_metadata` in log dirs, and the objects.
 
-The rule: an object is an orphan if no record has ever begun its copy, and that is decided only where the partition of the
-records that it would be in is here from its first record on. Listing the objects comes before reading the records, so that
+The rule: an object is an orphan if no record has ever begun its copy, and that is decided only if its metadata partition
+is available from the first record on. The objects are listed before the records are read, so that
 a copy that begins meanwhile is no orphan.
 """
 
@@ -53,10 +53,10 @@ class TierMetadata:
     """Segments by the records of `__remote_log_metadata`.
 
     Attributes:
-        segments: segments by partition, those deleted left out.
+        segments: segments by partition, without deleted ones.
         begun: partitions and ids of all segments with a record that began their copy, deleted ones too.
         read: numbers of the metadata partitions that were read from their first record on.
-        problems: records that are damaged, or do not follow from those before: place and text.
+        problems: records that are damaged, or contradict earlier ones: place and text.
     """
 
     segments: dict[TopicIdPartition, PartitionSegments] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class TierMetadata:
     problems: list[tuple[str, str]] = field(default_factory=list)
 
     def read_log_dirs(self, log_dirs: Iterable[str]) -> None:
-        """Read the metadata partitions in log dirs; of one that is in several, the longest. Raises OSError."""
+        """Read the metadata partitions in log dirs; the longest copy of each. Raises OSError."""
         disk = OsDisk(read_only=True)
         longest: dict[int, tuple[int, int, PartitionPlace]] = {}
         for log_dir in log_dirs:

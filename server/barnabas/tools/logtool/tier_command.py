@@ -1,6 +1,6 @@
 """`barnabas log tier`: list, check and clean the store of tiered storage, without a broker.
 
-The rule: of a store nothing is removed but orphans, and these by `repair` alone. The settings are those of the broker.
+The rule: only orphans are removed from a store, and only by `repair`. The settings are those of the broker.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _repair(options: argparse.Namespace, emit: Emit) -> int:
 
 
 def _clean(options: argparse.Namespace, emit: Emit, *, is_removed: bool) -> int:
-    """Show the orphans, and remove those that are certain; 1 if some are in the store afterwards."""
+    """Show the orphans, and remove those that are certain; 1 if any remain in the store."""
     settings = _settings(options)
     store = _store(settings)
     count = int(settings.get(settings.get(METADATA_PREFIX, "rlmm.config.") + COUNT, _METADATA_PARTITIONS))

@@ -40,7 +40,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that was found in a file; `position` is a byte of it, -1 where that means nothing."""
+    """A fault of a file; `position` is a byte of it, -1 if not applicable."""
 
     severity: Severity
     path: str
@@ -86,8 +86,8 @@ class SegmentMap:
 class Verifier:
     """Checks one partition after the other.
 
-    `deep` decodes every record. `is_live` says that a broker has the log dir open, so that its last bytes may be
-    in the middle of being written. `on_bytes` is called with how many bytes were read.
+    `deep` decodes every record. `is_live`: a broker has the log dir open, so that its last bytes may be
+    incomplete. `on_bytes` is called with the number of bytes read.
     """
 
     disk: Disk

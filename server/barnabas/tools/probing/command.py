@@ -1,4 +1,4 @@
-"""`barnabas probe`: look at a broker and report."""
+"""`barnabas probe`: examine a broker and report."""
 
 from __future__ import annotations
 

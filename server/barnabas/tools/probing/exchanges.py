@@ -1,7 +1,7 @@
 """A connection that sends any frames, valid or not, and records all traffic.
 
-The rule: nothing is repeated and nothing hidden: a broker that closes the connection, is silent or answers nonsense is a
-result, and each has an error of its own.
+The rule: nothing is retried and nothing hidden: a broker that closes the connection, is silent or sends an invalid answer
+is a result, and each has its own error.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class Wire:
-    """An open connection, used by one task; made by `Target.connect`."""
+    """An open connection, used by one task; created by `Target.connect`."""
 
     stream: trio.abc.Stream
     client_id: str | None
@@ -150,7 +150,7 @@ class Wire:
     ) -> Any:
         """Send a frame unchanged, and decode the response as one of this key and version.
 
-        Without `correlation_id` any is taken. Raises ExchangeError.
+        Without `correlation_id` any is accepted. Raises ExchangeError.
         """
         exchange = Exchange(label, key, version, frame)
         self.journal.append(exchange)

@@ -52,7 +52,7 @@ _STATUS_OF = {ClosedByBrokerError: Status.CLOSED, SilentError: Status.SILENT, No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One version of one API: what became of it, and why where that is not plain; `errors` are the answer's codes."""
+    """One version of one API: its status, and the reason if that is not obvious; `errors` are the answer's codes."""
 
     key: int
     version: int
@@ -116,7 +116,7 @@ def codes_of(answer: Any) -> tuple[int, ...]:
 
 
 class _Connections:
-    """One connection that is opened again when it has ended."""
+    """A connection that is opened again after it has ended."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

@@ -24,7 +24,7 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Settings by name; `problem` says why they cannot be read."""
+    """Settings by name; `problem` is the reason if they cannot be read."""
 
     settings: dict[str, str | None]
     problem: str = ""

@@ -2,7 +2,7 @@
 
     make("Metadata", 12, {"topics": [{"name": "events"}]})
 
-The rule: names are those of the generated classes; a name that none of the versions has is a mistake, and raises.
+The rule: names are those of the generated classes; a name that no version has is a mistake, and raises.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ CLIENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Uses that one client can make of a broker, and those that it cannot."""
+    """Uses of a broker that one client supports, and those that it cannot have with this broker."""
 
     client: str
     works: tuple[str, ...]

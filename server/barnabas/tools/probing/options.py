@@ -9,7 +9,7 @@ from barnabas.tools.probing.exchanges import Target
 
 
 class OptionError(Exception):
-    """An option makes no sense; the message is for the user of the command."""
+    """An option is invalid; the message is for the user of the command."""
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

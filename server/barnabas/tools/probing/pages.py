@@ -15,7 +15,7 @@ from barnabas import __version__
 
 
 def render(package: str, template: str, values: Mapping[str, Any]) -> str:
-    """Return a page made of a template of a package; pages share the frame of this one."""
+    """Return a page, rendered from a template of a package; pages share the frame of this package."""
     from jinja2 import ChoiceLoader
 
     loaders = [PackageLoader(package), PackageLoader("barnabas.tools.probing")]

@@ -62,7 +62,7 @@ class Report:
         return served(self.verdicts)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as JSON."""
+        """Return the report as JSON."""
         return {
             "address": self.address,
             "cluster_id": self.cluster_id,

@@ -56,5 +56,5 @@ def _differing(advertised: Versions, name: str) -> list[int]:
 
 
 def is_at_least(advertised: Versions, name: str) -> bool:
-    """Return whether the newest release that it looks like is this one or a later one."""
+    """Return whether the newest release that matches is this one or a later one."""
     return releases.is_at_least(guess(advertised).names[-1], name)

@@ -17,7 +17,7 @@ CONNECTIONS, REQUESTS = 20, 100
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds that half, and 99 of 100, of `count` tries took at most."""
+    """Quantiles of `count` attempts: the median and the 99th percentile in milliseconds."""
 
     what: str
     count: int

@@ -45,7 +45,7 @@ def plain_record(partition: int, record: Record) -> JsonObject:
 
 
 def _data_batches(records: bytes, offset: int, transactions: Iterable[Any]) -> tuple[list[Batch], int]:
-    """Return the batches of records that are no markers and not of one of these aborted transactions, and what follows."""
+    """Return the batches of records except markers and these aborted transactions, and the offset after them."""
     batches: list[Batch] = []
     aborted = AbortedBatches(transactions)
     for position, header in iter_batches(records):
@@ -65,7 +65,7 @@ class Looking:
     # --- topics and records ---------------------------------------------------------------------------------
 
     def topics(self, *, internal: bool = False) -> list[JsonObject]:
-        """Return all topics, those of the coordinators only if asked for."""
+        """Return all topics, those of the coordinators only if `internal`."""
         image = self._services.metadata.image
         return [self.topic(name) for name in sorted(image.topics) if internal or not name.startswith("__")]
 
@@ -152,9 +152,9 @@ class Looking:
     async def _batches(
         self, topic: str, partition: int, offset: int, *, committed: bool
     ) -> tuple[list[Batch], int]:
-        """Return some batches of records, neither markers nor what was aborted, and the offset to resume at.
+        """Return some batches of records, without markers and aborted ones, and the offset to resume at.
 
-        That is not after `offset` where the partition ends.
+        The latter is not after `offset` at the end of the partition.
         """
         from barnabas.wire.generated.fetch import FetchRequest
 

@@ -1,7 +1,7 @@
-"""Putting seeds into a broker.
+"""Applying seeds to a broker.
 
-The rule: everything is written by the handlers that clients reach, ACLs by the metadata store behind them. The first thing
-that the broker refuses ends it, with the broker's reason; what was done before it stays.
+The rule: everything is written by the handlers that clients use, ACLs by the metadata store behind them. The first refusal
+of the broker ends it, with the broker's reason; earlier changes stay.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _ERROR_NAMES = {int(code): code.name for code in ErrorCode}
 
 
 async def plant(broker: Broker, seeds: Seeds, *, only_new: bool = False) -> None:
-    """Put seeds into a broker. Raises SeedError with the broker's reason.
+    """Apply seeds to a broker. Raises SeedError with the broker's reason.
 
-    With `only_new`, what the broker has already is left as it is: the records of a topic that exists, and the offsets of
+    With `only_new`, existing objects are left unchanged: the records of a topic that exists, and the offsets of
     a group that has committed for the partition. Otherwise records are appended and offsets are set.
     """
     await Planting(LocalRequests(broker), only_new=only_new).plant(seeds)
 
 
 def preparing(seeds: Seeds) -> Callable[[Broker], Awaitable[None]]:
-    """Return what puts seeds into a broker before it serves, as far as they are new to it; raises StartupError."""
+    """Return a function that applies seeds to a broker before it serves, if they are new to it; raises StartupError."""
 
     async def prepare(broker: Broker) -> None:
         try:
@@ -59,7 +59,7 @@ class Planting:
         self._only_new = only_new
 
     async def plant(self, seeds: Seeds) -> None:
-        """Put all of them in. Raises SeedError."""
+        """Apply all seeds. Raises SeedError."""
         created = await self.create_topics(seeds.topics)
         for topic in seeds.topics:
             if topic.records and (topic.name in created or not self._only_new):
@@ -103,7 +103,7 @@ class Planting:
     async def append(self, topic: str, records: Iterable[SeedRecord]) -> list[tuple[int, int]]:
         """Append records and return (partition, offset) of each. Raises SeedError.
 
-        A key decides on the partition as in the Java client; records without one take turns.
+        A key determines the partition as in the Java client; records without a key are distributed in turn.
         """
         from barnabas.wire.generated.produce import ProduceRequest
 
@@ -198,7 +198,7 @@ class Planting:
         return log.log_start_offset if seed.offset == EARLIEST else log.high_watermark
 
     async def coordinate(self, group: str, where: str = "") -> None:
-        """Return when the coordinator of a group answers; the topic of groups is made if need be. Raises SeedError."""
+        """Return when the coordinator of a group answers; its topic is created if necessary. Raises SeedError."""
         from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 
         coordinator = await self._local.ask_until_known(
@@ -209,7 +209,7 @@ class Planting:
         await self.committed(group, where)  # which waits until the coordinator has read its partition
 
     async def committed(self, group: str, where: str = "") -> dict[tuple[str, int], int]:
-        """Return what a group has committed, by topic and partition. Raises SeedError."""
+        """Return a group's committed offsets, by topic and partition. Raises SeedError."""
         from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 
         response = await self._local.ask_until_known(

@@ -17,7 +17,7 @@
     quotas:
       - {user: alice, producer_byte_rate: 1000000}
 
-The rule: a name that is not known is an error, and so is a value of another kind than the one expected.
+The rule: an unknown name is an error, and so is a value of another type than the expected one.
 """
 
 from __future__ import annotations
@@ -126,14 +126,14 @@ class _Place:
         )
 
     def where(self) -> str:
-        """Return file, line and place, for what a broker refuses later; empty where there is no file."""
+        """Return file, line and place, for later refusals of a broker; empty without a file."""
         return f"{self._file_and_line(self.line())}: {self}" if self.file else ""
 
     def _file_and_line(self, line: int | None) -> str:
         return self.file + (f":{line}" if line is not None and self.file else "")
 
     def line(self) -> int | None:
-        """Return the line of the place, or of the nearest one around it that has one."""
+        """Return the line of the place, or of the nearest enclosing place with a line."""
         path, line = self.path, None
         while line is None and path:
             line = self.lines.get(path)
@@ -254,7 +254,7 @@ def _record(place: _Place, partitions: int | None) -> SeedRecord:
 
 
 def _headers(place: _Place) -> Iterator[tuple[str, bytes | None]]:
-    """A mapping, or a list of mappings where a name comes more than once."""
+    """Yield the headers of a mapping, or of a list of mappings for repeated names."""
     for mapping in place.items() if isinstance(place.value, list) else [place]:
         for name, value in mapping.named():
             yield name, _bytes(value)

@@ -1,7 +1,6 @@
-"""Contents that a broker is to begin with, as values: topics with records, offsets of groups, ACLs, users, quotas. Pure.
+"""Initial contents of a broker, as values: topics with records, offsets of groups, ACLs, users, quotas. Pure.
 
-The rule: whatever is wrong with a description is found when it is read, before anything is done, and the error names the
-line and the place in it.
+The rule: all errors of a description are reported when it is read, before anything is done, with their line and place.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class Seeds:
 
 
 def topic_of_option(text: str) -> SeedTopic:
-    """Read `NAME[:PARTITIONS[:KEY=VALUE,...]]`, as `--topic` has it; a comma in a value is written twice.
+    """Parse `NAME[:PARTITIONS[:KEY=VALUE,...]]`, the value of `--topic`; a comma in a value is doubled.
 
     Raises SeedError.
     """

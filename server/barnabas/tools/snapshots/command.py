@@ -1,6 +1,6 @@
 """The `barnabas snapshot` command: snapshots of a broker in a bucket or a directory.
 
-The rule: 0 means that it is done, 1 that it is not, or that a snapshot is damaged, 2 that an option is wrong. Rows go to
+The rule: exit code 0 means success, 1 a failure, or a damaged snapshot, 2 an invalid option. Rows are written to
 standard output, all else to standard error.
 """
 

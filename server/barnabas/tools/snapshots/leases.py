@@ -89,7 +89,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End; the object goes."""
+        """End the lease, and remove its object."""
         self._ended.set()
         self._thread.join()
         self._remove()

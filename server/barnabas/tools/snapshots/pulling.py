@@ -55,10 +55,9 @@ def pull(
     """Create a directory with the contents of a snapshot; returns its log dirs.
 
     Raises:
-        DamagedSnapshotError: the snapshot is not whole; nothing is made.
-        SnapshotStoreError: the directory is there and not empty, or another process pulls into it.
+        DamagedSnapshotError: the snapshot is incomplete; nothing is created.
+        SnapshotStoreError: the directory exists and is not empty, or another process pulls into it.
         RemoteStorageError, OSError.
-
     """
     target = os.path.abspath(target)
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):

@@ -87,13 +87,12 @@ def push(
         source: log dirs that no process writes to.
         name: of the snapshot.
         tags: other names, which are taken from older snapshots.
-        is_replaced: whether a snapshot of this name may be there already.
+        is_replaced: whether a snapshot of this name may exist already.
         threads: uploads at the same time; each holds 8 MiB at most.
-        note_bytes: called with the bytes that are done, and with all.
+        note_bytes: called with the number of finished bytes, and the total.
 
     Raises:
         SnapshotStoreError, RemoteStorageError, OSError.
-
     """
     for text in (name, *tags):
         check_name(text)

@@ -57,7 +57,7 @@ def stopped(log_dirs: Sequence[str]) -> Iterator[Source]:
 
 @contextmanager
 def running(url: str, token: str) -> Iterator[Source]:
-    """Have a running broker take a snapshot by its control API, for the time of a push. Raises SnapshotStoreError."""
+    """Let a running broker take a snapshot by its control API, for the duration of a push. Raises SnapshotStoreError."""
     api = _ControlApi(url, token)
     for name in api.ask("GET", "/v1/snapshots")["snapshots"]:
         own = _OWN.match(name)

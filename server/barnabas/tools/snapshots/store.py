@@ -108,7 +108,7 @@ class SnapshotStore:
         raise SnapshotStoreError(f"there is no snapshot {name} in {self.url}; there are: {existing}")
 
     def tag(self, tag: str, snapshot: str) -> None:
-        """Have a tag name a snapshot from now on."""
+        """Let a tag name this snapshot."""
         self.put(tag_key(check_name(tag)), encode_tag(snapshot))
 
     def manifest(self, digest: str) -> Manifest:

@@ -53,10 +53,9 @@ def open_place(url: str, options: Mapping[str, str], variables: Mapping[str, str
         variables: the environment of the process.
 
     Raises:
-        SnapshotStoreError: the URL is none.
+        SnapshotStoreError: the URL is invalid.
         StoreSettingsError: a setting is missing, wrong or not offered.
         ModuleNotFoundError: the extra `tiered` is not installed.
-
     """
     parts = urlsplit(url)
     if parts.query or parts.fragment or parts.username or parts.password:

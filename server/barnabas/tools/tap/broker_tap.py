@@ -40,7 +40,7 @@ class _Names(TopicNames):
         self.of_broker: Callable[[bytes], str | None] = lambda _: None
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Return the topic's name; None where there is none."""
+        """Return the topic's name; None if it is unknown."""
         return self.of_broker(topic_id)
 
 
@@ -162,7 +162,7 @@ class BrokerTap:
         return exchange
 
     def _connection(self, context: RequestContext, request: Any) -> tuple[Connection, int]:
-        """Return the connection of a request, and which of its requests this is."""
+        """Return the connection of a request, and the request's number on it."""
         info = context.connection
         seen = self._connections.get(info.connection_id)
         if seen is None:

@@ -1,6 +1,6 @@
 """Connections in a capture, reported to observers like live ones. Pure, except for the file.
 
-The rule: missing data (packets, ends of packets, beginnings of connections) are reported, and reading resumes at the next
+The rule: missing data (packets, ends of packets, beginnings of connections) is reported, and reading resumes at the next
 recognizable frame.
 """
 
@@ -157,7 +157,7 @@ class Captured:
             self._opened[key] = (client, first, segment.sequence)
 
     def _begin(self, key: frozenset[Endpoint], segment: Segment) -> _Flow | None:
-        """Begin a connection with its first segment after the SYN; None if it is none with a broker."""
+        """Begin a connection with its first segment after the SYN; None if it is not a connection to a broker."""
         if len(key) != 2:
             return None
         opened = self._opened.get(key)

@@ -40,7 +40,7 @@ class Budget:
         self.used = 0
 
     def take(self, size: int) -> bool:
-        """Take room for a frame; false where there is none."""
+        """Reserve room for a frame; false if there is not enough."""
         if size <= UNCOUNTED_BYTES:
             return True
         if self.used + size > self.bytes_max:
@@ -105,7 +105,7 @@ class Cutter:
     )
 
     def __init__(self, owner: Owner, budget: Budget, *, defers: bool = False) -> None:
-        """`defers`: `sent` is called after each `feed`, and large frames may be handed over then."""
+        """`defers`: `sent` is called after each `feed`, and large frames may be passed on then."""
         self._owner = owner
         self._budget = budget
         self._defers = defers
@@ -261,7 +261,7 @@ class Cutter:
         return (changed if changed is not None else end) if end else None
 
     def _finish(self) -> Data | None:
-        """Hand over a whole frame; returns the bytes to forward for a held one."""
+        """Pass on a complete frame; returns the bytes to forward for a held one."""
         if self._skimmer is not None:
             return self._finish_skimmed(self._skimmer)
         frame = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -279,7 +279,7 @@ class Cutter:
         return changed if changed is not None else size.to_bytes(SIZE_BYTES, "big") + frame
 
     def sent(self) -> None:
-        """Note that the result of `feed` was sent: hand over a deferred frame, release the budget of held frames."""
+        """Note that the result of `feed` was sent: pass on a deferred frame, release the budget of held frames."""
         self._hand_over()
         for size in self._unsent:
             self._budget.give(size)
@@ -288,7 +288,7 @@ class Cutter:
     def skip(self, count: int) -> bool:
         """Skip missing bytes of the current frame; False if they extend beyond it.
 
-        The frame is handed over with its present bytes, at its end or immediately.
+        The frame is passed on with its present bytes, at its end or immediately.
         """
         self._hand_over()
         if not self._missing or count > self._missing:
@@ -305,7 +305,7 @@ class Cutter:
         return True
 
     def rest(self) -> bytes:
-        """Return what has been held back of a frame that will not become whole, and forget it."""
+        """Return the held bytes of a frame that will stay incomplete, and drop them."""
         self._hand_over()
         held, self._start = self._start, b""
         if self._fate is Fate.HOLD and self._missing:

@@ -151,7 +151,7 @@ class Observer(Protocol):
         """Take note of a request that is answered, or that will not be."""
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
-        """Take note of something odd; `data` are the bytes that it is about."""
+        """Note an anomaly; `data` are the bytes in question."""
 
     def closed(self, connection: Connection, at: float, reason: str) -> None:
         """Take note of the end of a connection."""

@@ -1,6 +1,6 @@
 """Findings: unusual behaviour of a client. Pure.
 
-The rule: whatever is called unusual has a threshold that is a constant here, and a reason.
+The rule: each kind of unusual behaviour has a threshold that is a constant here, and a reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OLDEST_PRODUCE, OLDEST_FETCH = 3, 4
 
 
 class Finding(NamedTuple):
-    """Something unusual of a client."""
+    """One kind of unusual behaviour of a client."""
 
     name: str
     text: str

@@ -69,7 +69,7 @@ def replicas(recorded: Place, live: Place) -> bool:
 
 
 def in_sync(recorded: Place, live: Place) -> bool:
-    """Live replicas are in sync; all of them are where all were."""
+    """Return whether live replicas are in sync; all of them, if all recorded ones were."""
     if bool(recorded.value) != bool(live.value):
         return False
     all_were = set(recorded.value) == set(recorded.holder.replica_nodes)

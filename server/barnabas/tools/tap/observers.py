@@ -43,7 +43,7 @@ class Several:
                 observer.exchanged(exchange)
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
-        """Tell of something odd."""
+        """Pass on an anomaly."""
         for observer in self._observers:
             with _guarded():
                 observer.noted(connection, at, text, data)
@@ -120,7 +120,7 @@ class Terminal:
                 self._put(f"    {name} {shown[name]}")
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
-        """Show something odd."""
+        """Show an anomaly."""
         if self._may_show(at, has_failed=True, kind="notes"):
             self._put(rendering.safe(rendering.noted(connection, at, text, data)))
 
@@ -146,7 +146,7 @@ class Terminal:
             self._skipped.clear()
 
     def _may_show(self, at: float, *, has_failed: bool | Exchange, kind: str) -> bool:
-        """Return whether there is a line left in this second; whether an exchange has failed is looked at only if not."""
+        """Return whether this second has a line left; the outcome of an exchange is checked only if not."""
         if self._lines_per_second is None:
             return True
         second = int(at)
@@ -188,7 +188,7 @@ class JsonLines:
             self._write(rendering.exchange_as_json(exchange, self._view))
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
-        """Write something odd."""
+        """Write an anomaly."""
         self._write(rendering.connection_as_json("noted", connection, at, text=text, hex=data.hex() or None))
 
     def closed(self, connection: Connection, at: float, reason: str) -> None:

@@ -39,7 +39,7 @@ class Segment(NamedTuple):
 
 
 def segment_of(packet: Packet) -> Segment | str | None:
-    """Return the TCP segment in a packet; None if there is none, words if it cannot be read."""
+    """Return the TCP segment in a packet; None without one, a reason if it cannot be read."""
     offset = _network_layer(packet.link_type, packet.data)
     if isinstance(offset, str) or offset is None:
         return offset

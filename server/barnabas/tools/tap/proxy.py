@@ -82,7 +82,7 @@ class Proxy:
         reads_records: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`keeper` makes the keeper of the frames of a connection between these addresses.
+        """`keeper` returns the keeper of the frames of a connection between these addresses.
 
         Without it, and without `reads_records`, the record batches of large Fetch answers pass unread.
         """

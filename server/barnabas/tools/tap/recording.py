@@ -19,7 +19,7 @@ SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 @dataclass(slots=True, eq=False)
 class Recorded:
-    """One request that is sent again."""
+    """One request to be sent again."""
 
     exchange: Exchange
     after: int = 0
@@ -32,7 +32,7 @@ class Recorded:
 
     @property
     def answer(self) -> Any:
-        """The answer that was recorded; None where there is none that can be compared."""
+        """The recorded answer; None without a comparable one."""
         return self.exchange.response.message if self.exchange.response is not None else None
 
 
@@ -103,7 +103,7 @@ def read_recording(
 
 
 def _order(chosen: list[Exchange], recording: Recording) -> None:
-    """Note of each request how many answers were there before it."""
+    """Note for each request the number of earlier answers."""
     count = 0
     for exchange in chosen:
         while count < len(recording.answered):

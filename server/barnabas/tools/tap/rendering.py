@@ -59,7 +59,7 @@ def clock_time(at: float) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Return a duration with as many digits as mean something."""
+    """Return a duration with its significant digits."""
     return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
 
 
@@ -279,7 +279,7 @@ def closed(connection: Connection, at: float, reason: str) -> str:
 
 
 def noted(connection: Connection, at: float, text: str, data: bytes) -> str:
-    """Return the line of something odd."""
+    """Return the line of an anomaly."""
     shown = f": {data[:32].hex(' ')}" if data else ""
     return f"{clock_time(at)} #{connection.id} {connection.name} ! {text}{shown}"
 
@@ -335,7 +335,7 @@ def exchange_as_json(exchange: Exchange, view: RecordsView | None = None) -> dic
 
 
 def connection_as_json(kind: str, connection: Connection, at: float, **more: Any) -> dict[str, Any]:
-    """Return an event of a connection as JSON: it was `opened` or `closed`, or something was `noted`."""
+    """Return an event of a connection as JSON: `opened`, `closed`, or an anomaly that was `noted`."""
     return {
         "type": kind,
         "at": timestamp(at),

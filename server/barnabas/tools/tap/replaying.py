@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Standins:
-    """The brokers in place of recorded ones."""
+    """The brokers that replace the recorded ones."""
 
     endpoints: dict[str, Endpoint]
     """By recorded address."""
@@ -88,7 +88,7 @@ class Replay:
         self._begun_at = 0.0
 
     async def run(self) -> Result:
-        """Send everything. Errors of connections are outcomes of their requests."""
+        """Send all requests. Errors of connections are outcomes of their requests."""
         self._begun_at = trio.current_time()
         async with trio.open_nursery() as nursery:
             for requests in self._recording.connections.values():

@@ -51,11 +51,11 @@ class Keeper(Protocol):
     """Keeps frames."""
 
     def __call__(self, exchange: Exchange, frame: Data, size: int, *, from_client: bool, at: float) -> None:
-        """Take a frame without its size field; of a frame that is too large, only a beginning of its `size` bytes."""
+        """Process a frame without its size field; of a too large frame, only the beginning of its `size` bytes."""
 
 
 class Session:
-    """The conversation on one connection; `from_client` and `from_broker` take bytes and return the bytes to forward."""
+    """The conversation on one connection; `from_client` and `from_broker` process bytes and return those to forward."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Session:
         self._responses.passed(count)
 
     def sent(self) -> None:
-        """Note that what `from_broker` returned has been sent."""
+        """Note that the result of `from_broker` has been sent."""
         self._responses.sent()
 
     @property
@@ -171,7 +171,7 @@ class Session:
         self.observer.closed(self.connection, at, reason)
 
     def note(self, text: str, data: Data = b"") -> None:
-        """Tell the observer of something odd."""
+        """Report an anomaly to the observer."""
         self.observer.noted(self.connection, self._now, text, bytes(data[:HEX_BYTES_MAX]))
 
     # --- requests ---------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class _NoFetchError(Exception):
 
 
 class FetchSkimmer:
-    """One Fetch answer on its way, without its size field: `take` until it is whole, then `kept` and `fill_in`."""
+    """One Fetch answer in transit, without its size field: `take` until it is whole, then `kept` and `fill_in`."""
 
     __slots__ = ("_missing", "_needs", "_version", "_walk", "is_end", "is_lost", "kept", "sizes", "unread")
 

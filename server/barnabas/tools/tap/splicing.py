@@ -1,6 +1,6 @@
 """Bytes moved from one socket to another within the kernel, if they are forwarded unread.
 
-The rule: bytes taken from the source reach the sink, or the connection ends.
+The rule: bytes read from the source reach the sink, or the connection ends.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Substitutes:
 
 
 def _scope(message: Any, outer: str) -> str:
-    """Return the scope that a struct's generations, epochs and the like belong to: a producer, a group, a topic, ..."""
+    """Return the scope of a struct's generations, epochs and similar values: a producer, a group, a topic, ..."""
     producer = getattr(message, "producer_id", None)
     if isinstance(producer, int) and producer >= 0:
         return str(producer)

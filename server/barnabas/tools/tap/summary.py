@@ -33,7 +33,7 @@ class Latency:
     max_ms: float = 0.0
 
     def add(self, ms: float) -> None:
-        """Add one."""
+        """Add a latency in ms."""
         self.count += 1
         self.total_ms += ms
         self.max_ms = max(self.max_ms, ms)
@@ -180,7 +180,7 @@ class Client:
 
 
 class Summary:
-    """Observer that keeps figures of each client."""
+    """Observer that counts figures of each client."""
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
@@ -219,7 +219,7 @@ class Summary:
         client.add(exchange)
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:  # noqa: ARG002
-        """Count something odd."""
+        """Count an anomaly."""
         client = self._client(connection.client_id or f"(no client id) {_host(connection)}", at)
         if client is not None:
             client.notes += 1
@@ -238,7 +238,7 @@ class Summary:
 
 
 def _was_left(exchange: Exchange) -> bool:
-    """Return whether a client that closed its connection left a request that waits for something to happen."""
+    """Return whether a client closed its connection during a request that waits for an event."""
     return exchange.request.api_key in WAITING and exchange.unanswered in CLIENT_CLOSED
 
 

@@ -20,7 +20,7 @@ class TlsOptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Certificate and key, and the trusted authority; PEM files, None where there are none."""
+    """Certificate and key, and the trusted authority; PEM files, None for missing ones."""
 
     certificate: str | None = None
     key: str | None = None

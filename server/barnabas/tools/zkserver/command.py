@@ -75,7 +75,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def directory_of(text: str | None) -> Path:
-    """Return the directory of the znodes: the given one, else one in the user's state directory."""
+    """Return the directory of the znodes: that of the option, else one in the user's state directory."""
     if text:
         return Path(text).absolute()
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")

@@ -96,7 +96,7 @@ class Peer:
 
 
 class _Batch:
-    """The changes of one request, applied all or not at all."""
+    """The changes of one request, of which either all are applied or none."""
 
     def __init__(self, core: Core, zxid: int, now_ms: int) -> None:
         self.zxid = zxid

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Session:
-    """State of a session. Times in ms of a clock that never goes back."""
+    """State of a session. Times are in ms of a monotonic clock."""
 
     session_id: int
     timeout_ms: int

@@ -179,7 +179,7 @@ def _decode_node(reader: Reader) -> Znode:
 
 
 class Storage:
-    """A directory. Lifecycle: `open` reads everything, then `write` and `write_snapshot`, `close`."""
+    """A directory. Lifecycle: `open` reads all state, then `write` and `write_snapshot`, `close`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -46,7 +46,7 @@ class EventType(IntEnum):
 
 @dataclass(slots=True)
 class Znode:
-    """One znode. Times in ms since 1970; `creates` counts the children that were ever made."""
+    """One znode. Times in ms since 1970; `creates` counts all children that were ever created."""
 
     data: bytes | None
     acl: tuple[Acl, ...]
@@ -85,7 +85,7 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class NodeCreated:
-    """A znode is made; `path` has the number of a sequence already."""
+    """A znode is created; `path` includes the number of a sequential one."""
 
     path: str
     data: bytes | None

@@ -65,7 +65,7 @@ class Watches:
         return any(session_id in self._watchers[watch_kind].get(path, ()) for watch_kind in self._kinds(kind))
 
     def remove(self, kind: WatchKind, path: str, session_id: int) -> None:
-        """Remove a session's watches of this kind. Raises RefusedError with NO_WATCHER if there is none."""
+        """Remove a session's watches of this kind. Raises RefusedError with NO_WATCHER if it has none."""
         if not self.has(kind, path, session_id):
             raise RefusedError(Code.NO_WATCHER, path)
         for watch_kind in self._kinds(kind):

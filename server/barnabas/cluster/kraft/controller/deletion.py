@@ -70,7 +70,7 @@ def _given(named: _Named) -> tuple[bool, bool]:
 
 
 def _id_of(image: QuorumImage, named: _Named) -> bytes | None:
-    """Return the id of an existing topic, None if there is none."""
+    """Return the id of a topic, None if it does not exist."""
     name, topic_id = named
     if name is not None:
         return image.topic_ids.get(name)

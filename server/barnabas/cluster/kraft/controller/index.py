@@ -78,7 +78,7 @@ class Index:
         return broker_id in self._led_by
 
     def similar_topic(self, name: str) -> str | None:
-        """Return a topic with a name that differs only in dots and underscores, None if there is none."""
+        """Return a topic with a name that differs only in dots and underscores; None without one."""
         return next(iter(self._similar.get(unified(name), ())), None)
 
     # --- updates --------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     @property
     def topic_count(self) -> int:
-        """Number of subscribed topics, plus the topics and partitions that are `known`."""
+        """Number of subscribed topics, plus the topics and partitions in `topic_states`."""
         return len(self.topics) + self.topic_states.size
 
     def assigned_count(self, member_id: str) -> int:

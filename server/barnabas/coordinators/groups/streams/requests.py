@@ -28,7 +28,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _not_served(request: StreamsGroupHeartbeatRequest) -> str:
-    """Return the name of a requested feature that Kafka does not serve either; empty if there is none."""
+    """Return the name of a requested feature that Kafka does not serve either; empty if all are served."""
     parts = request.topology.subtopologies if request.topology is not None else ()
     if any(part.source_topic_regex for part in parts):
         return "streams groups have no source topics by regular expression"

@@ -1,1 +1,1 @@
-"""Behaviour that takes several requests, one module for each part of the protocol."""
+"""Behaviour over several requests, one module for each part of the protocol."""

@@ -76,7 +76,7 @@ async def appended(trial: Trial, topic: tuple[str, bytes], records: bytes, **mor
 
 
 async def refused(trial: Trial, topic: tuple[str, bytes], records: bytes, *codes: str, **more: Any) -> Any:
-    """Append records that must be refused with one of these codes; return the partition's answer."""
+    """Append records that must be refused with one of these codes; returns the partition's answer."""
     answer = await append(trial, topic, records, **more)
     trial.expect(answer, {"error_code": set(codes)})
     return answer
@@ -109,7 +109,7 @@ async def read(
 
 
 def records_in(data: Any) -> list[Record]:
-    """Return the records of a Fetch answer, control batches left out; of magic 2."""
+    """Return the records of a Fetch answer without control batches; magic 2 only."""
     records: list[Record] = []
     for at, header in iter_batches(data or b""):
         if header.magic == 2 and not header.is_control:

@@ -75,7 +75,7 @@ async def join(trial: Trial, group: str, member_id: str = "", **changes: Any) ->
 
 
 async def alone(trial: Trial, group: str, **changes: Any) -> Any:
-    """Bring one member into a group and have it assigned; return its JoinGroup answer."""
+    """Add one member to a group and complete its assignment; returns its JoinGroup answer."""
     answer = await join(trial, group, **changes)
     instance = {key: value for key, value in changes.items() if key == "group_instance_id"}
     asked = syncing(group, answer.member_id, answer.generation_id, answer.member_id, **instance)

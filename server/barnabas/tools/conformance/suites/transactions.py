@@ -199,7 +199,7 @@ class Producer:
         self.trial.expect(answer, {"topics.0.partitions.0.error_code": 0})
 
     async def end(self, *, commit: bool) -> Any:
-        """End the transaction, and take the epoch that version 2 gives."""
+        """End the transaction, and adopt the epoch that version 2 returns."""
         asked = self.named | {"committed": commit}
         answer = await self.trial.until(
             "EndTxn",
@@ -223,7 +223,7 @@ async def _producer(trial: Trial, *, is_v2: bool) -> Producer:
 
 
 async def _stable(trial: Trial, producer: Producer, end: int) -> None:
-    """Wait until the last stable offset is there: markers are written after EndTxn is answered."""
+    """Wait until the last stable offset reaches `end`: markers are written after EndTxn is answered."""
     asked = {
         "replica_id": -1,
         "isolation_level": READ_COMMITTED,
@@ -325,7 +325,7 @@ async def _offsets(trial: Trial, *, is_v2: bool) -> None:
 
 
 async def has_committed(trial: Trial, group: str, topic: tuple[str, bytes], expected: int) -> None:
-    """Wait until a group has committed an offset of partition 0, and no transaction may change it any more."""
+    """Wait until a group has committed an offset of partition 0, and no transaction may still change it."""
     version = trial.fixture.newest("OffsetFetch")
     named = {"partition_indexes": [0]} | ({"topic_id": topic[1]} if version >= 10 else {"name": topic[0]})
     asked = {

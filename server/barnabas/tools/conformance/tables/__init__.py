@@ -1,1 +1,1 @@
-"""Rows by what they are about: right and wrong input of each API."""
+"""Rows by subject: valid and invalid input of each API."""

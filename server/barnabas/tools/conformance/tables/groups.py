@@ -76,7 +76,7 @@ def joining(group: str, member_id: str = "", **changes: Any) -> dict[str, Any]:
 
 
 def syncing(group: str, member_id: str, generation: int, *assigned: str, **changes: Any) -> dict[str, Any]:
-    """Return a SyncGroup; `assigned` are the members that are given something."""
+    """Return a SyncGroup; `assigned` are the members with an assignment."""
     return {
         "group_id": group,
         "generation_id": generation,

@@ -198,7 +198,7 @@ def _produce() -> list[Row]:
 
 
 def _with_count(records: bytes, count: int) -> bytes:
-    """Return a batch with a header that says more records, and a checksum that fits."""
+    """Return a batch with another record count in its header, and a valid checksum."""
     from barnabas.records.batch import (
         CRC_OFFSET,
         LAST_OFFSET_DELTA_OFFSET,

@@ -1,7 +1,7 @@
-"""Random walks: topics, groups, transactions and ACLs are used at random, and a model says what must be answered.
+"""Random walks: topics, groups, transactions and ACLs are used at random, and a model predicts the answers.
 
-The rule: a walk follows from its number alone, so that a failure is repeated with the same seed; a model knows only what
-the protocol promises, and every step is judged at once.
+The rule: a walk is determined by its seed, so that a failure can be repeated; a model contains only promises of
+the protocol, and every step is checked immediately.
 """
 
 from __future__ import annotations

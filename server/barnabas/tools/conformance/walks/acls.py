@@ -52,7 +52,7 @@ METADATA_VERSION_MIN = 8
 
 @dataclass
 class Acls(Walk):
-    """The model: the ACLs that there are; `wire` is the user's connection, where there is one."""
+    """The model: the existing ACLs; `wire` is the user's connection, None without one."""
 
     base: str = ""
     users: list[str] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Acls(Walk):
         )
 
     def filter(self) -> dict[str, Any]:
-        """Return a filter that finds ACLs of this walk only: one of its users is named, or one of its names."""
+        """Return a filter that matches ACLs of this walk only: by one of its users, or one of its names."""
         by_name = self.random.random() < 0.5
         return {
             "resource_type_filter": self.random.choice((ANY, TOPIC, GROUP)),
@@ -234,7 +234,7 @@ def _filter_text(acl_filter: dict[str, Any]) -> str:
 
 
 async def _user_connection(walk: Acls, stack: AsyncExitStack) -> Wire | None:
-    """Log in as the first user with a password made here; None where the broker has no such logins."""
+    """Log in as the first user with a random password; None if the broker does not offer such logins."""
     trial = walk.trial
     if trial.fixture.newest("Metadata") < METADATA_VERSION_MIN or not await _offers_scram(trial):
         return None
@@ -278,7 +278,7 @@ async def _offers_scram(trial: Trial) -> bool:
 
 
 async def _decisions(walk: Acls) -> None:
-    """See that the user may do with each topic what the ACLs say, and does not see the others."""
+    """Check that the user may do with each topic what the ACLs allow, and does not see the others."""
     version = walk.trial.fixture.newest("Metadata")
     asked = {
         "topics": [{"name": name} for name in walk.topics],
@@ -300,7 +300,7 @@ async def _decisions(walk: Acls) -> None:
 
 
 def _is_allowed(walk: Acls, name: str, operation: int) -> bool:
-    """Return whether the first user may do something with a topic: DENY goes first, some operations imply others."""
+    """Return whether the first user may do something with a topic: DENY takes precedence, some operations imply others."""
     rules = [
         acl
         for acl in walk.there

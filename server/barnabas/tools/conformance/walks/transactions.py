@@ -30,7 +30,7 @@ class Transaction:
 
 @dataclass
 class Entry:
-    """One offset of a partition: a record, or a marker where there is no value."""
+    """One offset of a partition: a record, or a marker if the value is None."""
 
     value: bytes | None
     transaction: Transaction | None = None
@@ -147,7 +147,7 @@ async def _finish(walk: Transactions, actor: Actor, *, commit: bool) -> None:
 
 
 async def _has_ended(walk: Transactions, actor: Actor, *, commit: bool) -> None:
-    """Wait for the markers, which are written after the end is answered, and see that each partition has one."""
+    """Wait for the markers, which are written after the end is answered, and check that each partition has one."""
     transaction = actor.transaction
     assert transaction is not None
     actor.transaction, transaction.committed = None, commit

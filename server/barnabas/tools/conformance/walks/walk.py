@@ -56,7 +56,7 @@ async def commit_offset(
     *expected: str,
     **member: Any,
 ) -> None:
-    """Commit an offset; `expected` are the codes of which one must be answered, success by default."""
+    """Commit an offset; `expected` are the allowed error codes, success by default."""
     entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
     asked = committing(walk.trial, group) | member
     asked |= {"topics": [{"name": topic[0], "topic_id": topic[1], "partitions": [entry]}]}

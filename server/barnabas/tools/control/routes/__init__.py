@@ -1,7 +1,7 @@
-"""The routes of the control API: which there are, and how a request finds its own.
+"""The routes of the control API, and the lookup of a request's route.
 
-The rule: a route is a row of a module's `ROUTES`; the server, the OpenAPI document and callers in the same process all go
-by these rows. What a handler raises becomes an answer here, and nowhere else.
+The rule: a route is a row of a module's `ROUTES`; the server, the OpenAPI document and callers in the same process use
+these rows. An exception of a handler becomes an answer only here.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Schema = Mapping[str, Any]
 
 
 class ControlError(Exception):
-    """A request of the control API that cannot be done: an HTTP status and what is wrong."""
+    """A request of the control API that fails: an HTTP status and the reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -23,7 +23,7 @@ class ControlError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter in a query: name, type of JSON schema, and what it says, with its default in parentheses."""
+    """A parameter in a query: name, type of JSON schema, and description, with its default in parentheses."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: the broker that it is about, the parts of its path, its query and its body."""
+    """One request: its broker, the parts of its path, its query and its body."""
 
     host: Host
     path: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ Handler = Callable[[Call], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a path, as `/v1/topics/{topic}`, with what answers it: a JSON value, None for nothing (204)."""
+    """A method and a path, for example `/v1/topics/{topic}`, with its handler, which returns a JSON value, None for 204."""
 
     method: str
     path: str

@@ -17,7 +17,7 @@ DOWN_MS_MAX = 3_600_000
 
 
 async def show_broker(call: Call) -> object:
-    """Return what the broker is, and whether it serves."""
+    """Return a description of the broker, and whether it serves."""
     host = call.host
     description: dict[str, Any] = {
         "ready": host.node is not None,
@@ -51,7 +51,7 @@ async def restart_broker(call: Call) -> object:
 
 
 async def stop_broker(call: Call) -> object:
-    """Stop the broker, and its process where it has one."""
+    """Stop the broker, and its process if it has a separate one."""
     call.host.stop()
     return None
 

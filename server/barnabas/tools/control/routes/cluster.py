@@ -41,7 +41,7 @@ async def isolate_node(call: Call) -> object:
 
 
 async def rejoin_node(call: Call) -> object:
-    """Let a node reach the others again."""
+    """Reconnect a node to the others."""
     node = _node(call)
     _group(call).links.rejoin(node.node_id)
     node.host.let_clients_in()

@@ -1,4 +1,4 @@
-"""Routes over recorded requests: what clients have asked and were answered, decoded."""
+"""Routes over recorded requests: requests of clients and their answers, decoded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILTER = (
 
 
 def filter_of(query: Mapping[str, str]) -> Filter:
-    """Return what a query, or a body with the same names, asks for. Raises ControlError."""
+    """Return the filter in a query, or in a body with the same names. Raises ControlError."""
     api = query.get("api")
     if api is not None and api.lower() not in {
         name.lower() for name in map(registry.name_of, registry.keys())
@@ -42,7 +42,7 @@ def filter_of(query: Mapping[str, str]) -> Filter:
 
 
 def recorder_of(call: Call) -> Recorder:
-    """Return the host's recorder. Raises ControlError where it has none."""
+    """Return the host's recorder. Raises ControlError if it has none."""
     if call.host.recorder is None:
         raise ControlError(409, "requests are not recorded here")
     return call.host.recorder

@@ -1,4 +1,4 @@
-"""Routes over snapshots of the broker's data: taken while it runs, put back, forked."""
+"""Routes over snapshots of the broker's data: taken while it runs, restored, forked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def list_snapshots(call: Call) -> object:
 
 
 async def take_snapshot(call: Call) -> object:
-    """Take a snapshot of what the broker holds now."""
+    """Take a snapshot of the broker's present data."""
     name, replace = call.body.get("name"), call.body.get("replace", False)
     if not isinstance(name, str) or not isinstance(replace, bool):
         raise ControlError(400, "a name expected, and replace as true or false")

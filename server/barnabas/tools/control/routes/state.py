@@ -1,4 +1,4 @@
-"""Routes over what the broker holds: topics, records, groups, seeds, and waiting for all of these."""
+"""Routes over the broker's contents: topics, records, groups, seeds, and waiting for all of these."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def delete_topic(call: Call) -> None:
 
 
 def _check_deleted(what: str, code: int, not_there: int) -> None:
-    """Raise unless something was deleted: NotThereError where the broker does not know it, SeedError else."""
+    """Raise unless the deletion succeeded: NotThereError if the broker does not know the object, else SeedError."""
     if code == not_there:
         raise NotThereError(f"there is no {what}")
     if code:
@@ -106,7 +106,7 @@ async def show_records(call: Call) -> object:
 
 
 async def append_records(call: Call) -> object:
-    """Append records, and say where they are."""
+    """Append records, and return their partitions and offsets."""
     topic = call.path["topic"]
     local = _local(call)
     Looking(local).topic(topic)
@@ -126,7 +126,7 @@ async def describe_group(call: Call) -> object:
 
 
 async def set_offsets(call: Call) -> object:
-    """Set what a group has committed."""
+    """Set a group's committed offsets."""
     local = _local(call)
     group = call.path["group"]
     await Planting(local).plant(read_seeds({"groups": {group: call.body}}))
@@ -176,7 +176,7 @@ async def wait_group(call: Call) -> object:
 
 
 async def wait_lag(call: Call) -> object:
-    """Wait until a group has read what there is."""
+    """Wait until a group has read all records."""
     return await wait_for_lag(
         Looking(_local(call)),
         _needed(call, "group"),
