@@ -1,13 +1,14 @@
 #!/bin/bash
-# fastavro 1.13.1 and avsc 5.7.9: a datum in a union is promoted to an earlier branch, though its own type is a branch as well.
+# fastavro 1.13.1 and avsc 5.7.9: a datum in a union is promoted to an earlier branch, though its own type is a branch as well; hamba/avro
+# 2.31.0 cannot resolve such a union at all.
 # Seen: after a field with a default was added to a record, a `long` of its field ["double", "long"] is read as a double, which cannot hold
 # it (avsc does so with the writer's own schema), and the text of ["bytes", "string"] as bytes. The letter of the specification says "the
 # first schema in the reader's union that matches", and promotions count as matches; by it a change that has nothing to do with the
-# field changes its value.
+# field changes its value. hamba finds one branch for both of the writer's and says "union type must be unique", also of equal schemas.
 # Judge: Avro for Java 1.12.2, in which an exact match goes first. Beside it: Avro for Python 1.12.2, which does as Java.
 set -euo pipefail
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
 cat >"$dir/cases" <<'CASES'
 ["double", "long"];0282808080808080c001
 ["bytes", "string"];020261
@@ -85,6 +86,40 @@ for (const line of readFileSync(process.argv[2], 'utf8').trim().split('\n')) {
 JS
 node main.js "$dir/schemas" >>"$dir/seen"
 
+mkdir "$dir/go"
+cd "$dir/go"
+cat >main.go <<'GO'
+package main
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hamba/avro/v2"
+)
+
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		parts := strings.Split(lines.Text(), ";")
+		data, _ := hex.DecodeString(parts[2])
+		schema, err := avro.NewSchemaCompatibility().Resolve(avro.MustParse(parts[1]), avro.MustParse(parts[0]))
+		var record any
+		if err == nil {
+			err = avro.Unmarshal(schema, data, &record)
+		}
+		fmt.Println("hamba", record, err)
+	}
+}
+GO
+export GOFLAGS=-mod=mod
+go mod init finding 2>/dev/null
+go get github.com/hamba/avro/v2@v2.31.0 2>/dev/null
+go run . <"$dir/schemas" >>"$dir/seen"
+
 diff "$dir/seen" - <<'SEEN'
 Java {"a": 54043195528445953, "b": 1}
 Java {"a": "a", "b": 1}
@@ -101,4 +136,7 @@ avsc  {"a":{"type":"Buffer","data":[97]},"b":1}
 avsc same schema {"a":{"type":"Buffer","data":[97]}}
 avsc  {"a":{"long":7},"b":1}
 avsc same schema {"a":{"long":7}}
+hamba <nil> avro: union type must be unique
+hamba <nil> avro: union type must be unique
+hamba map[a:7 b:1] <nil>
 SEEN
