@@ -152,9 +152,9 @@ def test_new_topics_and_partitions_join_and_settings_follow(spark: Any, pair: tu
     admin = AdminClient({"bootstrap.servers": source.bootstrap})
     create(source.bootstrap, "a", 2, segment_bytes="1048576")
     send(source.bootstrap, "a", range(100), 2)
-    one = Mirror(lambda: spark, mirror_options(source, target, "[a-m]", syncs_configs=True))
+    job = Mirror(lambda: spark, mirror_options(source, target, "[a-m]", syncs_configs=True))
     try:
-        assert one_round(one).created_topics == 1
+        assert one_round(job).created_topics == 1
         admin.create_partitions([NewPartitions("a", 4)])["a"].result(20)
         create(source.bootstrap, "b")
         create(source.bootstrap, "z")
@@ -166,13 +166,13 @@ def test_new_topics_and_partitions_join_and_settings_follow(spark: Any, pair: tu
         admin.incremental_alter_configs([resource])[resource].result(20)
         send(source.bootstrap, "a", range(100, 300), 4)
         send(source.bootstrap, "b", range(10))
-        done = one_round(one)
+        done = one_round(job)
         assert (done.mirrored, done.created_topics, done.added_partitions, done.topics) == (210, 1, 2, 2)
         assert done.changed_settings == 2, "one is set, one is taken back"
         assert settings(target.bootstrap, "a") == {"max.message.bytes": "77777", "retention.ms": "-1"}
-        assert one_round(one).changed_settings == 0
+        assert one_round(job).changed_settings == 0
     finally:
-        one.close()
+        job.close()
     assert assert_mirrored(source.bootstrap, "a", target.bootstrap) == 300
     assert assert_mirrored(source.bootstrap, "b", target.bootstrap) == 10
 
@@ -239,11 +239,11 @@ def test_a_round_is_bounded_and_the_next_goes_on(spark: Any, pair: tuple[Broker,
     source, target = pair
     create(source.bootstrap, "a", 3)
     send(source.bootstrap, "a", range(900), 3)
-    one = Mirror(lambda: spark, mirror_options(source, target, "a", offsets_per_round_max=200))
+    job = Mirror(lambda: spark, mirror_options(source, target, "a", offsets_per_round_max=200))
     try:
-        summary = one.run("available")
+        summary = job.run("available")
     finally:
-        one.close()
+        job.close()
     assert (summary.mirrored, summary.rounds, summary.behind) == (900, 5, 0)
     assert_mirrored(source.bootstrap, "a", target.bootstrap)
 
@@ -391,12 +391,12 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
     for group, offset in (("live", 50), ("further", 50), ("ahead", 90), ("other", 10), ("new", 60)):
         commit(source.bootstrap, group, "t", offset)
     options = mirror_options(source, target, "t", groups="live|further|ahead|new", offsets_per_round_max=80)
-    one = Mirror(lambda: spark, options, is_bounded=False)
+    job = Mirror(lambda: spark, options, is_bounded=False)
     member = Consumer(
         {"bootstrap.servers": target.bootstrap, "group.id": "live", "enable.auto.commit": False}
     )
     try:
-        done = one.round().summary
+        done = job.round().summary
         assert (done.mirrored, done.groups_committed, done.groups_waiting) == (80, 3, 1)
         assert committed(target.bootstrap, "new", "t")[0] == 60
         assert committed(target.bootstrap, "other", "t")[0] < 0
@@ -405,7 +405,7 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
         commit(source.bootstrap, "live", "t", 55)
         member.subscribe(["t"])
         wait_until(lambda: bool(member.poll(0.1) or member.assignment()), "the group has got no member")
-        done = one.round().summary
+        done = job.round().summary
         assert (done.groups_committed, done.groups_waiting, done.groups_live, done.groups_kept) == (
             1,
             0,
@@ -416,11 +416,11 @@ def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tupl
         assert values_from(target.bootstrap, "t", there) == values_from(source.bootstrap, "t", 90)
         assert committed(target.bootstrap, "further", "t")[0] == 75
         member.close()
-        done = one.round().summary
+        done = job.round().summary
         assert (done.groups_committed, done.groups_live) == (1, 0)
         assert committed(target.bootstrap, "live", "t")[0] == 55
     finally:
-        one.close()
+        job.close()
     back = mirror_options(source, target, "t", groups="further", moves_groups_back=True)
     assert mirror(spark, back).groups_committed == 1
     assert committed(target.bootstrap, "further", "t")[0] == 70
