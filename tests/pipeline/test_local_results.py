@@ -14,6 +14,7 @@ from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.derived import Derived
+from barnabas_pipeline.jobs.erase import erase
 from barnabas_pipeline.jobs.load import LoadOptions
 from barnabas_pipeline.jobs.loading import load
 from barnabas_pipeline.jobs.publish import publish
@@ -197,6 +198,9 @@ def test_result_reads_new_files_or_all_after_changed_rows(topic: Topic, options:
     assert news(4, one_hour) == [], "another hour"
     backfill(Here(), options, from_ms=BEGAN_MS + 7 * HOUR_MS, to_ms=BEGAN_MS + 8 * HOUR_MS, reason="")
     assert (news(5), news(5, one_hour)) == (None, []), "rows of another hour have changed"
+    assert len(news(4, one_hour) or []) == 0, "rows that were written again are no new ones"
+    erase(options.root, "_offset = 0", reason="")
+    assert (news(6), news(6, one_hour)) == (None, None)
 
 
 def test_news_are_of_existing_tables_and_files(topic: Topic, options: LoadOptions) -> None:

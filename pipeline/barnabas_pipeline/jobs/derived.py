@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -24,7 +24,7 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.results import COMMITS_KEPT, PART, Results, ResultState, results_location
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.iceberg import Lake, explained, lake_of, store_properties
-from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State
+from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, Entry, State, hour_number
 from barnabas_pipeline.lake.scan import Piece, Span
 from barnabas_pipeline.lake.store import StoreIO, local_path
 from barnabas_pipeline.lake.table import Table
@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document, Json
     from barnabas_pipeline.simulate.model import Truth
 
-REPLAY_KINDS = ("backfill", "erase")  # after these, the aggregates no longer match the lake
+NEW_ROWS = (
+    "load",
+    "restart",
+    "redrive",
+)  # kinds of commits that add rows; the files of others have rows that were there
 GROUP = "barnabas_pipeline.jobs"
 """Entry points of jobs that other packages bring along."""
 
@@ -231,11 +235,12 @@ class Derived:
             if earlier.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
                 return None  # the table was rolled back, or replaced
             for entry in entries:
-                files = [file for file in entry.add if self.is_in_span(file)]
-                if (files or entry.remove) and entry.kind in REPLAY_KINDS:
+                if self._has_changed_rows(entry):
                     return None
-                if entry.kind not in ("compact", "retain"):
-                    chosen[kind] += [Piece(file.path, rows=file.rows) for file in files]
+                if entry.kind in NEW_ROWS:
+                    chosen[kind] += [
+                        Piece(file.path, rows=file.rows) for file in entry.add if self.is_in_span(file)
+                    ]
             with explained():
                 are_there = all(table.io.new_input(piece.path).exists() for piece in chosen[kind])
             if not are_there:
@@ -244,10 +249,20 @@ class Derived:
 
     def is_in_span(self, file: DataFile) -> bool:
         """Return whether a file may have events of the requested span."""
-        if self._span_ms is None or not file.hours:
+        return not file.hours or self._has_any(file.hours)
+
+    def _has_changed_rows(self, entry: Entry) -> bool:
+        """Return whether a commit may have changed or removed rows of the span; an erasure does not tell their hours."""
+        if entry.kind == "backfill":
+            return self._has_any(map(hour_number, entry.job["hours"]))
+        return entry.kind == "erase"
+
+    def _has_any(self, hours: Iterable[int]) -> bool:
+        """Return whether any of these hours is in the span."""
+        if self._span_ms is None:
             return True
         first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS
-        return any(first <= hour <= last for hour in file.hours)
+        return any(first <= hour <= last for hour in hours)
 
     def _span(self, state: State) -> Span | None:
         return None if self._span_ms is None else (str(state.schema["event_time"]), *self._span_ms)
