@@ -1,6 +1,5 @@
 #!/bin/bash
-# Avro for Rust 0.22.0 and for Python 1.12.2, hamba/avro 2.31.0, goavro 2.15.0: the canonical form of a schema, so its fingerprint, is
-# not that of Avro for Java.
+# Avro for Rust 0.22.0 and Python 1.12.2, hamba/avro 2.31.0, goavro 2.15.0: a schema's canonical form is not that of Avro for Java.
 # Seen: hamba keeps logical types, precision and scale, the crate apache-avro precision, scale and a field's order. goavro puts an inner
 # namespace behind the outer one (n.m.S, while its codec takes m.S for that type), does not hand on the namespace of a full name, and
 # calls a decimal `bytes.decimal`. Avro's own library for Python defines a type again at each use; it and hamba inherit a namespace that

@@ -1,6 +1,5 @@
 #!/bin/bash
-# fastavro 1.13.1 and avsc 5.7.9: a datum in a union is promoted to an earlier branch, though its own type is a branch as well; hamba/avro
-# 2.31.0 cannot resolve such a union at all.
+# fastavro 1.13.1, avsc 5.7.9: a datum in a union is promoted to an earlier branch than its own; hamba/avro 2.31.0 resolves no such union.
 # Seen: after a field with a default was added to a record, a `long` of its field ["double", "long"] is read as a double, which cannot hold
 # it (avsc does so with the writer's own schema), and the text of ["bytes", "string"] as bytes. The letter of the specification says "the
 # first schema in the reader's union that matches", and promotions count as matches; by it a change that has nothing to do with the

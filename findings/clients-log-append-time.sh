@@ -1,10 +1,10 @@
 #!/bin/bash
-# kafka-go 0.4.51, @platformatic/kafka 1.35.0, rskafka 0.6.0, kafka-protocol 0.18.0: of a topic with `message.timestamp.type=LogAppendTime`
-# they give the producer's times.
-# Seen: a record that was produced as of 1970 is dated by Kafka when it is appended, in the header of its batch (bit 3 of the attributes,
-# and the largest timestamp); those clients add the record's delta to the first timestamp, which is still the producer's. kafka-protocol
-# even hands it out as `TimestampType::LogAppend`. Windows, retention in the program and searches by time are off by any amount, and
-# differ from what ListOffsets, which goes by the right time, answers to the same client.
+# kafka-go 0.4.51, @platformatic/kafka 1.35.0, rskafka 0.6.0, kafka-protocol 0.18.0: they ignore `LogAppendTime`.
+# Seen: in a topic with that as its `message.timestamp.type`, a record that was produced as of 1970 is dated by Kafka when it is appended,
+# in the header of its batch (bit 3 of the attributes, and the largest timestamp); those clients add the record's delta to the first
+# timestamp, which is still the producer's. kafka-protocol even hands it out as `TimestampType::LogAppend`. Windows, retention in the
+# program and searches by time are off by any amount, and differ from what ListOffsets, which goes by the right time, answers to the
+# same client. @platformatic/kafka 2.12.1, for later Node.js, has the same sum in its source.
 # Judge: Kafka's own consumer, 4.3.1. Beside it: kafkajs 2.2.4, and franz-go 1.22.3, which see the time of the append.
 set -euo pipefail
 dir=$(mktemp -d)
