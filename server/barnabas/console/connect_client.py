@@ -27,7 +27,7 @@ MASK = "********"
 _SECRET = re.compile(
     r"passw|secret|token|credential|api\.?key|private|jaas|access\.?key|auth\.user\.info", re.I
 )
-_REFERENCE = re.compile(r"\$\{[^}]*:[^}]*\}\Z")
+_REFERENCE = re.compile(r"\$\{[^}:]*:[^}]*\}\Z")
 """A value that a config provider of the workers looks up: no secret itself."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 
