@@ -123,7 +123,7 @@ def registry_of(args: RegistryArguments, url: str) -> Registry:
 
 
 def choose(args: FormatArguments, schema_of_table: Callable[[], Mapping[str, Json]]) -> Chosen:
-    """The schema and the decoder that the options describe; `known` is the table's schema, if there is a table.
+    """Return the schema and the decoder of the options; `schema_of_table` returns the schema of an existing table.
 
     Raises UsageError, IncompleteError.
     """

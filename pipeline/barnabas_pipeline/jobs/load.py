@@ -301,7 +301,7 @@ def fill(
 ) -> None:
     """Put the tasks' results into the entry, and check that it covers the ranges exactly.
 
-    An empty range is omitted, except for a partition that is not `known` yet: the table records its start.
+    An empty range is omitted, unless its partition is none of `known_partitions`: then the table records its start.
     """
     for offset_range in ranges:
         if not len(offset_range) and offset_range.partition in known_partitions:

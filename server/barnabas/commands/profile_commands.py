@@ -80,7 +80,7 @@ list_profiles.callback.tables = (PROFILES,)  # type: ignore[union-attr]  # for t
 
 @COMMAND.command("create")
 @click.argument("name")
-@click.option("--default", "is_default", is_flag=True, help="Use it without --profile from now on.")
+@click.option("--default", "is_default", is_flag=True, help="Make it the default, used without --profile.")
 @registry_option
 @connection_options
 def create(name: str, is_default: bool, registry: str | None, **options: Any) -> int:

@@ -176,7 +176,7 @@ class IndexedFile:
             pool.add(self)
 
     def move_to(self, pool: OpenFiles) -> None:
-        """Close all files, and count against another pool from now on. Raises OSError."""
+        """Close all files, and count later ones against another pool. Raises OSError."""
         self.close()
         self._pool = pool
 

@@ -62,7 +62,7 @@ class TargetTopics:
     ) -> dict[str, Topic | PipelineError]:
         """Return the target's topic for each name, made and grown as the source's; an error where that cannot be.
 
-        `wanted` has, for each name in the target, the source (None: log dirs, without settings) and its topic there.
+        `targets` has, for each name in the target, the source (None: log dirs, without settings) and its topic there.
         """
         there = self._target.topics()
         prepared: dict[str, Topic | PipelineError] = {}

@@ -130,7 +130,7 @@ class RemoteMetadata:
         await self._log.run()
 
     def follow(self, partition: TopicIdPartition) -> None:
-        """Follow the records of a partition from now on."""
+        """Start to follow the records of a partition."""
         count = self._count
         if count:
             self._log.follow(metadata_partition(partition, count))

@@ -103,7 +103,7 @@ class MetadataLog:
     # --- the partitions that are followed -----------------------------------------------------------------------
 
     def follow(self, index: int) -> None:
-        """Follow a partition from now on."""
+        """Start to follow a partition."""
         if index not in self._tails:
             tail = self._tails[index] = _Tail(index)
             if self._nursery is not None:
