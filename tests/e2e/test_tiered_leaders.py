@@ -204,7 +204,7 @@ def test_topics_of_a_local_cluster_are_tiered(tmp_path: Path, options: list[str]
             "internal.segment.bytes": str(SEGMENT_BYTES),
         }
         admin.create_topics([NewTopic(TOPIC, 1, 2, config=config)])[TOPIC].result(WAIT_SECONDS_MAX)
-        producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 8_000, "acks": "all"})
+        producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 8_000, "enable.idempotence": True})
         keys = [b"%d" % number for number in range(500)]
         for key in keys:
             producer.produce(TOPIC, key=key, value=bytes(1000), partition=0)

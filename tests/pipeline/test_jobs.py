@@ -48,7 +48,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
     consumer.subscribe([topic])
     messages: list[Any] = []
     while len(messages) < count:
-        batch = consumer.consume(1000, timeout=20)
+        batch = consumer.consume(count - len(messages), timeout=20)
         assert batch, f"{len(messages)} of {count} records came"
         messages += batch
     assert not consumer.consume(1, timeout=1), "and no more"

@@ -65,13 +65,12 @@ def read_keys(bootstrap: str, topic: str, count: int, **options: Any) -> list[by
     keys: list[bytes] = []
     is_at_end = False
     while not (is_at_end and len(keys) >= count):
-        messages = consumer.consume(500, timeout=WAIT_S)
-        assert messages, f"{len(keys)} of {count} records came"
-        for message in messages:
-            error = message.error()
-            is_at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
-            assert error is None or is_at_end, error
-            if error is None:
-                keys.append(message.key() or b"")
+        message = consumer.poll(WAIT_S)
+        assert message is not None, f"{len(keys)} of {count} records came"
+        error = message.error()
+        is_at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        assert error is None or is_at_end, error
+        if error is None:
+            keys.append(message.key() or b"")
     consumer.close()
     return keys
