@@ -1,4 +1,4 @@
-"""Charts as inline SVG, drawn by matplotlib, and the page around them: nothing is loaded from anywhere.
+"""Charts as inline SVG, drawn by matplotlib, and a self-contained page around them, which loads no other files.
 
 The rule: the colours of a chart come from the page, which is light or dark.
 """
@@ -56,9 +56,9 @@ def page(
     *,
     again_seconds: int = 0,
 ) -> str:
-    """A whole HTML page: facts as tiles, then (heading, HTML) sections, side by side where there is room.
+    """Return an HTML page: facts as tiles, then (heading, HTML) sections, side by side where there is room.
 
-    It is read again after `again_seconds`, if any.
+    The browser reloads it every `again_seconds`, unless that is 0.
     """
     again = f'<meta http-equiv="refresh" content="{again_seconds}">' if again_seconds else ""
     tiles = "".join(
@@ -79,7 +79,7 @@ def note(text: str) -> str:
 
 
 def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
-    """Rows as an HTML table; text to the left, numbers to the right."""
+    """Return rows as an HTML table, with text aligned left and numbers right."""
     if not rows:
         return "<p>none</p>"
     names = list(columns or rows[0])
@@ -100,7 +100,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = 
 
 COLORS = tuple(f"#0000c{n}" for n in range(7))
 INK, PAPER, RULE, BAD = "#0000d0", "#0000d1", "#0000d2", "#0000d3"
-"""Stand for colours of the page, which has others in the dark: the SVG names them as the page does."""
+"""Placeholders for the page's colours, which differ in dark mode: the SVG uses the page's names of them."""
 _NAMES = {color: f"var(--c{n})" for n, color in enumerate(COLORS)}
 _NAMES |= {INK: "var(--ink)", PAPER: "var(--soft)", RULE: "var(--rule)", BAD: "var(--bad)"}
 SIZE = 5.6, 2.6
@@ -154,7 +154,7 @@ def _in_thousands(axis: Axis) -> None:
 
 
 def bars(values: Mapping[int, float], caption: str, *, unit: str, width_ms: int) -> str:
-    """One bar for each moment, in ms since 1970, that lasts `width_ms`."""
+    """Return a chart with a bar of `width_ms` for each time, in ms since 1970."""
     out: list[str] = []
     with _drawn(caption, out) as axes:
         width = timedelta(milliseconds=width_ms)
@@ -167,7 +167,7 @@ def bars(values: Mapping[int, float], caption: str, *, unit: str, width_ms: int)
 
 
 def across(values: Mapping[str, float], caption: str) -> str:
-    """One bar for each name, from left to right, with its value: for names that are long."""
+    """Return a chart with a horizontal bar for each name, which suits long names."""
     out: list[str] = []
     with _drawn(caption, out) as axes:
         marks = axes.barh(list(values), list(values.values()))
@@ -185,7 +185,7 @@ def lines(
     unit: str,
     bands: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """One line for each series of (ms since 1970, y); `bands` are spans of time to mark."""
+    """Return a chart with a line for each series of (ms since 1970, y); `bands` are spans of time to mark."""
     out: list[str] = []
     with _drawn(caption, out) as axes:
         for name, points in series.items():
@@ -203,7 +203,7 @@ def lines(
 
 
 def scatter(points: Sequence[tuple[float, float]], caption: str, *, x_name: str, y_name: str) -> str:
-    """One dot for each (x, y)."""
+    """Return a chart with a dot for each (x, y)."""
     out: list[str] = []
     with _drawn(caption, out) as axes:
         axes.scatter([x for x, _ in points], [y for _, y in points], s=12, alpha=0.65)

@@ -49,7 +49,7 @@ JOBS = {
 }
 """Each job: the module of `commands` with its `add_<job>` and `run_<job>`, and its help text.
 
-Jobs of `derived` without such functions, and those of other packages, share `add_derived` and `run_derived`.
+Jobs of `derived` without such functions, and jobs of other packages, share `add_derived` and `run_derived`.
 """
 
 
@@ -64,11 +64,11 @@ WITHOUT_SPARK = {
     "plan",
     "lineage",
 }
-"""Jobs that start no Spark session, and so need no Java; `current` does for much at a time."""
+"""Jobs that need no Spark session, and so no Java; `current` starts one for large increments."""
 
 
 DOCTOR = "doctor"
-"""The job that itself reports missing packages."""
+"""The job that reports missing packages itself."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,7 +105,7 @@ def _run(arguments: list[str]) -> int:
         for entry_point in entry_points(group="barnabas_pipeline.jobs")
         if entry_point.name not in JOBS
     }
-    if arguments[:1] == [DOCTOR] and requirements.missing():  # with which most options are read
+    if arguments[:1] == [DOCTOR] and requirements.missing():  # packages that most options need
         arguments = [word for word in arguments if word in (DOCTOR, "--json", "-h", "--help")]
     elif arguments and arguments[0] in all_jobs and arguments[0] != DOCTOR:
         asks_for_help = "-h" in arguments or "--help" in arguments

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 Integers: TypeAlias = NDArray[np.integer]
 """Whole numbers, one for each row, such as offsets, times in ms, or numbers of rows."""
 Mask: TypeAlias = NDArray[np.bool_]
-"""True for the rows that are meant."""
+"""Booleans, one for each row: true for the selected rows."""
 Octets: TypeAlias = NDArray[np.uint8]
-"""Bytes of records, one after the other."""
+"""Bytes of records, concatenated."""
 Column: TypeAlias = pa.Array | pa.ChunkedArray
-"""A column of Arrow's."""
+"""A column of Arrow."""
 Json: TypeAlias = Any
 """A value of JSON: None, bool, int, float, str, a list of such values, or a dict of them by str."""
 Document: TypeAlias = dict[str, Json]
 """An object of JSON."""
 Value: TypeAlias = Any
-"""A field's value as Arrow takes it: None, bool, int, float, Decimal, str, bytes, a list, a dict, or pairs of a map."""
+"""A field's value in a form for Arrow: None, bool, int, float, Decimal, str, bytes, a list, a dict, or pairs of a map."""
 Row: TypeAlias = dict[str, Value]
 """Values by the names of their fields."""

@@ -32,7 +32,7 @@ ENDS = (
     End("an option is wrong", COMMAND, EXIT_USAGE),
     End("a defect, with its traceback", COMMAND, EXIT_DEFECT),
 )
-"""The rows of the reference."""
+"""The exit codes and their meanings, as printed in the reference."""
 
 
 class PipelineError(Exception):
@@ -48,17 +48,17 @@ class UsageError(PipelineError):
 
 
 class NoTopicError(UsageError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
 
 class IncompleteError(PipelineError):
-    """Something requested is not available (yet), or another writer was faster; run again."""
+    """A requested resource is not available (yet), or another writer was faster; run again."""
 
     exit_code = EXIT_INCOMPLETE
 
 
 class MissingOffsets(NamedTuple):
-    """Offsets [start, end) of a partition that are gone; `end` None: the end is unknown."""
+    """Offsets [start, end) of a partition that no longer exist; `end` None: the end is unknown."""
 
     partition: int
     start: int
@@ -77,21 +77,21 @@ class DataLossError(PipelineError):
         super().__init__(f"{cause}; missing: {', '.join(map(str, missing)) or 'nothing that was known of'}")
         self.cause = cause
         self.missing = missing
-        self.can_go_on = True  # once the loss was recorded
+        self.can_go_on = True  # after recording the loss
 
     def __reduce__(self) -> tuple[type[DataLossError], tuple[str, list[MissingOffsets]]]:
-        """Travel from a worker."""
+        """Support pickling, so that a worker's error reaches the driver."""
         return DataLossError, (self.cause, self.missing)
 
 
 class DefectError(PipelineError):
-    """A defect of the pipeline keeps one topic of many from being loaded; its traceback was printed."""
+    """A defect of the pipeline stopped one topic of many; its traceback was printed."""
 
     exit_code = EXIT_DEFECT
 
 
 class TopicsError(PipelineError):
-    """Some topics of many have failed; the exit code is that of the worst."""
+    """Some topics of many have failed; the exit code is that of the worst failure."""
 
     def __init__(self, failures: Mapping[str, PipelineError], count: int) -> None:
         rank = {name: WORST_FIRST.index(error.exit_code) for name, error in failures.items()}

@@ -1,9 +1,9 @@
-"""Places where a process can be made to die, so that tests can show that it does not matter.
+"""Points at which tests can kill a process, to show that a crash there loses and repeats nothing.
 
-The rule: every step after which a crash could leave something half done has a point here, in the order of a commit.
-Nothing happens unless BARNABAS_FAULT names a point; then the process that comes to it kills itself, once per marker
-directory (BARNABAS_FAULT_ONCE), since the process that takes over passes the same point again. BARNABAS_FAULT_SIGNAL is
-another signal than SIGKILL: a process stopped by SIGSTOP resumes after others have done its work.
+The rule: every step after which a crash could leave incomplete work has a point here, in the order of a commit. A point has
+no effect unless BARNABAS_FAULT names it; then the process that reaches it kills itself, once per marker directory
+(BARNABAS_FAULT_ONCE), since the process that takes over passes the same point again. BARNABAS_FAULT_SIGNAL is another
+signal than SIGKILL: a process stopped by SIGSTOP resumes after others have done its work.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def acting(name: str, act: Callable[[], None]) -> Iterator[None]:
 
 
 def point(name: str) -> None:
-    """Die here if asked to."""
+    """Kill this process if BARNABAS_FAULT names this point."""
     assert name in POINTS, name
     act = _acts.pop(name, None)
     if act is not None:

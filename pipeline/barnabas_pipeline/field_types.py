@@ -1,6 +1,6 @@
-"""Types of fields: a name for a plain one, a small class for a nested one; how both are written, and their Arrow types.
+"""Types of fields: names for plain types, small classes for nested types; their JSON form, and their Arrow types.
 
-The rule: a column holds exactly what a record says. What no column can hold exactly is refused or kept as text.
+The rule: a column holds exactly the value of the record; a value that no column can hold is refused or kept as text.
 
     boolean int long unsigned_long float double string bytes uuid json date date_days time_ms time_us iso8601 local_iso8601
     timestamp_s timestamp_ms timestamp_us timestamp_ns local_timestamp_s local_timestamp_ms local_timestamp_us ..._ns
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 INT64_MAX = (1 << 63) - 1
 DAY_US = 86_400_000_000
-DAY_MIN = -719_162  # the years 1 to 9999, as readers of Parquet take them
+DAY_MIN = -719_162  # the years 1 to 9999, which readers of Parquet accept
 DAY_MAX = 2_932_896
 NESTED = ("decimal", "enum", "array", "map", "record", "union")
-DEPTH_MAX = 32  # of types in types
+DEPTH_MAX = 32  # depth of nested types
 PRECISION_MAX = 38
 _UTC = pa.timestamp("us", tz="UTC")
 _LOCAL = pa.timestamp("us")
@@ -62,12 +62,12 @@ PLAIN = {
     "local_iso8601": Plain(_LOCAL),
     "time_ms": Plain(
         pa.int64(), 1000, 0, DAY_US // 1000 - 1
-    ),  # in us since midnight: no type of Spark's holds a time
+    ),  # in us since midnight: Spark has no type for times
     "time_us": Plain(pa.int64(), 1, 0, DAY_US - 1),
     "timestamp_s": _time_of(1_000_000, _UTC),
     "timestamp_ms": _time_of(1_000, _UTC),
     "timestamp_us": _time_of(1, _UTC),
-    "timestamp_ns": Plain(pa.int64(), 1, -INT64_MAX - 1, INT64_MAX),  # no type of Spark's holds it
+    "timestamp_ns": Plain(pa.int64(), 1, -INT64_MAX - 1, INT64_MAX),  # Spark has no type for it
     "local_timestamp_s": _time_of(1_000_000, _LOCAL),
     "local_timestamp_ms": _time_of(1_000, _LOCAL),
     "local_timestamp_us": _time_of(1, _LOCAL),
@@ -79,8 +79,8 @@ PLAIN = {
 class Field:
     """One field; `min` and `max` bound numbers, and the length of strings in characters.
 
-    `default` stands for a field that a record lacks, as JSON has it; None: there is none. `aliases` are former names.
-    `number` is that of a Protobuf field.
+    `default`, in JSON form, is used for records without the field; None: no default. `aliases` are former names. `number`
+    is the number of a Protobuf field.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A number with `precision` digits, `scale` of them behind the point.
+    """A number with `precision` digits, `scale` of them after the point.
 
     `is_bytes`: in JSON it is base64 of a whole number's bytes, as Kafka Connect writes it.
     """
@@ -107,21 +107,21 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """One of some texts. Not closed: others may come, from a later schema."""
+    """A text out of a set. The set is not closed: later schemas may add texts."""
 
     symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Any number of elements."""
+    """A list of elements of one type."""
 
     element: Field
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values by keys, which are texts but in Protobuf."""
+    """Values of one type by keys, which are texts except in Protobuf."""
 
     value: Field
     key: str = "string"
@@ -145,7 +145,7 @@ Type = str | Decimal | Enum | Array | Map | Record | Union
 
 
 def arrow_type(kind: Type) -> pa.DataType:
-    """The type of a column."""
+    """Return the Arrow type of a column."""
     match kind:
         case str():
             return PLAIN[kind].arrow
@@ -164,7 +164,7 @@ def arrow_type(kind: Type) -> pa.DataType:
 
 
 def name_of(kind: Type) -> str:
-    """Name a type for people."""
+    """Return the name of a type for messages."""
     return kind if isinstance(kind, str) else type(kind).__name__.lower()
 
 
@@ -172,7 +172,7 @@ def name_of(kind: Type) -> str:
 
 
 def field_to_dict(field: Field) -> Document:
-    """Write a field as schema files and manifests have it."""
+    """Return the form of a field in schema files and manifests."""
     entry: Document = {"name": field.name, **_element_to_dict(field)}
     return entry
 
@@ -192,7 +192,7 @@ def _element_to_dict(field: Field) -> Document:
 
 
 def type_to_json(kind: Type) -> Json:
-    """Write a type."""
+    """Return the JSON form of a type."""
     match kind:
         case str():
             return kind
@@ -223,7 +223,7 @@ def field_from_dict(entry: Mapping[str, Json], depth: int = 0) -> Field:
 
 
 def _element_from(entry: Json, name: str, depth: int) -> Field:
-    """Read the type of elements: with `required` and the like as a field has them, or the bare type."""
+    """Read the type of elements: a document like that of a field, or only the type."""
     if isinstance(entry, Mapping) and "type" in entry:
         return field_from_dict({**entry, "name": name}, depth)
     return Field(name, type_from_json(entry, depth))
@@ -278,10 +278,10 @@ def fields_from(entries: Iterable[Document], depth: int = 0) -> tuple[Field, ...
 
 
 def widened(old: Type, new: Type) -> Type | None:
-    """Return the type of a column that holds `old` and has to hold `new` too; None if it cannot.
+    """Return the type of a column that can hold both `old` and `new`; None if there is no such type.
 
     Nested records gain nullable fields, and numbers are widened as Iceberg widens columns, so that files that were ever
-    written can be read. Text that holds JSON takes any value.
+    written can be read. Text that holds JSON accepts any value.
     """
     if old == new or old == "json":
         return old
@@ -321,7 +321,7 @@ def _widened_field(old: Field, new: Field) -> Field | None:
 
 
 def find(fields: tuple[Field, ...], other: Field) -> Field | None:
-    """Find the field of another version: by its number if both have one, else by its name or a former one."""
+    """Return the counterpart of a field of another version: by number if both have one, else by present or former name."""
     if other.number is not None:
         for field in fields:
             if field.number == other.number:
@@ -336,10 +336,10 @@ def find(fields: tuple[Field, ...], other: Field) -> Field | None:
 
 
 def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Return the fields of old and new, the added ones nullable and at the end.
+    """Return the fields of old and new; added fields are nullable and at the end.
 
-    A field with a changed type keeps its old type, so that records are checked one by one. A new field that differs from
-    an old one only in case is dropped: most engines take the two as one.
+    A field with a changed type keeps its old type, so that records are checked one by one. A new field that differs from an
+    old field only in case is dropped: most engines ignore case.
     """
     fields = []
     for field in old:
@@ -363,7 +363,7 @@ def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...]:
 
 
 def refused(old: tuple[Field, ...], new: tuple[Field, ...], path: str = "") -> list[str]:
-    """Name the fields of `new` that `merged` has no column for, with why."""
+    """Return the fields of `new` that have no column in `merged`, each with the reason."""
     texts = []
     names = {field.name.lower() for field in old}
     for field in new:
@@ -380,7 +380,7 @@ def refused(old: tuple[Field, ...], new: tuple[Field, ...], path: str = "") -> l
 
 
 def from_whole(column: Column, kind: str) -> Column:
-    """Make the column of a type from whole numbers that are within its bounds."""
+    """Return the column of a type from whole numbers within its bounds."""
     plain = PLAIN[kind]
     if plain.factor != 1:
         column = pc.multiply(column, plain.factor)

@@ -24,7 +24,7 @@ class Bar:
         self._began = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """Draw it."""
+        """Draw the bar."""
         if not self._shown:
             return
         fraction = done / total if total else 1.0

@@ -14,7 +14,7 @@ SPARK = ("pyspark", "pyarrow", "numpy", "pandas", "confluent_kafka", "pyiceberg"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra: no package is published, so from a checkout or a wheel."""
+    """Return the command that installs an extra from a checkout or a wheel, as no package is published."""
     return (
         f"pip install '.[{extra}]' in a checkout, or pip install 'barnabas-VERSION-py3-none-any.whl[{extra}]'"
     )

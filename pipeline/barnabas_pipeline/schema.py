@@ -47,9 +47,9 @@ _TIME_TYPES = ("long", "timestamp_ms", "timestamp_s", "timestamp_us", "iso8601")
 
 @dataclass(frozen=True, slots=True)
 class EventSchema:
-    """The fields of one kind of event; `event_time` names the field that holds when it happened.
+    """The fields of one kind of event; `event_time` names the field with the time of the event.
 
-    That is in ms if it is a `long`. `key` are the fields of the record's key, if it is decoded: the struct `_key_fields`.
+    A `long` is in ms. `key` are the fields of the record's key, if that is decoded: the struct `_key_fields`.
     """
 
     name: str
@@ -59,7 +59,7 @@ class EventSchema:
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """The fields, and that of the key."""
+        """The fields, and the field of the key."""
         return (*self.fields, Field(KEY_COLUMN, Record(self.key))) if self.key else self.fields
 
     @property
@@ -90,7 +90,7 @@ class EventSchema:
         return cls(name, event_time, fields, key).checked()
 
     def checked(self) -> EventSchema:
-        """Return the schema itself. Raises UsageError if it cannot be that of a table."""
+        """Return the schema itself. Raises UsageError if it cannot be the schema of a table."""
         for field in self.fields:
             if field.name.lower() in RESERVED:
                 raise UsageError(
@@ -134,19 +134,19 @@ class EventSchema:
                 )
 
     def grown(self, newer: EventSchema) -> EventSchema:
-        """Return this schema with the new fields of another one, nullable and at the end, and with wider numbers."""
+        """Return this schema with the new fields of a newer schema, nullable and at the end, and with wider numbers."""
         fields, key = merged(self.fields, newer.fields), merged(self.key, newer.key)
         return replace(self, fields=fields, key=key if self.key else ()).checked()
 
     def refused(self, newer: EventSchema) -> list[str]:
-        """Name what `grown` has no column for: values of it are dead letters, or stay in `_extra`."""
+        """Return the fields without a column in `grown`: their values become dead letters, or stay in `_extra`."""
         return [*refused(self.fields, newer.fields), *refused(self.key, newer.key, "key ")]
 
 
 def named_apart(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Return the fields of a registry's schema or a sample as columns: those with a name that is reserved under another.
+    """Return the fields of a registry's schema or a sample as columns, with other names in place of reserved ones.
 
-    Of names that differ in upper and lower case alone the first has a column.
+    Of names that differ only in case the first has a column.
     """
     columns: dict[str, Field] = {}
     taken = {field.name.lower() for field in fields}

@@ -1,7 +1,7 @@
 """A process beside the driver for the tasks of small rounds, for which a Spark job costs more than its tasks.
 
-The rule: tasks run here as in Spark's workers, never in the driver's own process; so a record that kills its reader
-kills the worker, and Spark runs the same tasks again.
+The rule: tasks run here as in Spark's workers, never in the driver's own process; so a record that crashes its reader kills
+the worker, and Spark runs the same tasks again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
-OFFSETS_MAX = 100_000  # of a round; up to this, a Spark job costs more than its tasks
+OFFSETS_MAX = 100_000  # offsets of a round up to which a Spark job costs more than its tasks
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Worker:
-    """A process that starts with its first tasks, and ends with the driver. Safe for threads, one after the other."""
+    """A process that starts with its first tasks, and ends with the driver. Threads share it, one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, work: Callable[[list[T]], list[R]], items: list[T]) -> list[R] | None:
-        """Return the result of `work`, a function of a module, for some items; None if the process has died of them.
+        """Return the result of `work`, a function of a module, for some items; None if the process died.
 
         Raises the exceptions of `work`.
         """
@@ -46,7 +46,7 @@ class Worker:
             except (EOFError, ConnectionError):
                 self.close()
                 return None
-            except BaseException:  # such as Ctrl-C, after which an answer would be that of the tasks before
+            except BaseException:  # such as Ctrl-C, after which the next answer would be of these tasks
                 self.close()
                 raise
         if isinstance(answer, BaseException):
@@ -78,7 +78,7 @@ atexit.register(SHARED.close)
 
 
 def serve(connection: Connection) -> None:
-    """Answer with results, or exceptions, until the driver has ended."""
+    """Run tasks, and send their results or exceptions, until the driver has ended."""
     with connection, suppress(EOFError, ConnectionError):
         while True:
             work, items = connection.recv()
@@ -91,6 +91,6 @@ def serve(connection: Connection) -> None:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):  # which a group of processes has: they are for the driver
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; the driver handles them
         signal.signal(number, signal.SIG_IGN)
     serve(Connection(int(sys.argv[1])))

@@ -1,4 +1,4 @@
 """The command line of the jobs: their options and their output.
 
-The rule: options are turned into plain values here; the jobs know no command line.
+The rule: options are turned into plain values here; the jobs do not depend on the command line.
 """

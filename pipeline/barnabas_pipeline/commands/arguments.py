@@ -1,7 +1,7 @@
-"""Options of each job as its parser leaves them, with their types.
+"""Options of each job as parsed, with their types.
 
-The rule: a class here has no values. `argparse` sets an attribute for each option, so that its defaults stand where the
-option does.
+The rule: the classes define no values. `argparse` sets an attribute for each option, so that defaults stand beside the
+option.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class ReportingArguments:
 
 
 class LoadArguments(ClusterArguments, LakeArguments, RangeArguments, SparkArguments, ReportingArguments):
-    """Options of load, for all its topics; `topics.Settings.of` gives those of one topic."""
+    """Options of load, for all its topics; `topics.Settings.of` returns the options of one topic."""
 
     topic: list[str]
     topic_pattern: list[str]
@@ -189,11 +189,11 @@ class LoadArguments(ClusterArguments, LakeArguments, RangeArguments, SparkArgume
 
 
 class PlanArguments(LoadArguments):
-    """Options of plan: those of load that select the records."""
+    """Options of plan: the options of load that select the records."""
 
 
 class DoctorArguments(LoadArguments):
-    """Options of doctor: those of load, none of which is needed."""
+    """Options of doctor: the options of load, all optional."""
 
     no_spark: bool
 
@@ -226,7 +226,7 @@ class CurrentArguments(LakeArguments, SparkArguments):
 
 
 class DerivedArguments(LakeArguments, SparkArguments, argparse.Namespace):
-    """Options of a job that makes a result; those of its class are attributes, too."""
+    """Options of a job that derives a result; options of the job's class are attributes, too."""
 
     job: str
     out: str
@@ -329,4 +329,4 @@ BY_JOB: dict[str, type] = {
     "retain": RetainArguments,
     "simulate": SimulateArguments,
 }
-"""The class of a job's options; jobs that are not here make results, and have DerivedArguments."""
+"""The class of a job's options; all other jobs derive results, and have DerivedArguments."""

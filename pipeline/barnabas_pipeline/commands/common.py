@@ -39,7 +39,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError for wrong options, so that the exit code is that of the pipeline."""
+    """Parser that raises UsageError for wrong options, so that the exit code is the pipeline's."""
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError."""
@@ -52,7 +52,7 @@ def add_log(
         "--topic", required=True
     ),
 ) -> None:
-    """Options that name a topic and how to reach it."""
+    """Add the options that name a topic and how to reach it."""
     group = parser.add_argument_group("topic")
     add_topic(group)
     group.add_argument(
@@ -81,7 +81,7 @@ def add_log(
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Options for Spark and for the output."""
+    """Add the options for Spark and for the output."""
     group = parser.add_argument_group("Spark")
     group.add_argument(
         "--master", help="URL of the Spark master; default: that of spark-submit, else local[*]"
@@ -93,7 +93,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def add_worker(parser: argparse.ArgumentParser) -> None:
-    """The option for rounds without a Spark job."""
+    """Add the option for rounds without a Spark job."""
     parser.add_argument(
         "--worker-offsets-max",
         type=int,
@@ -104,7 +104,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
 
 
 def add_range(parser: argparse.ArgumentParser) -> None:
-    """Options that name a part of a topic."""
+    """Add the options that name a part of a topic."""
     group = parser.add_argument_group("range")
     group.add_argument(
         "--from-offsets",
@@ -122,7 +122,7 @@ def add_range(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_time(text: str) -> int:
-    """A time as ms since 1970. Raises UsageError."""
+    """Return a time as ms since 1970. Raises UsageError."""
     if text.lstrip("-").isdigit():
         return int(text)
     try:
@@ -133,7 +133,7 @@ def parse_time(text: str) -> int:
 
 
 def directory(text: str) -> str:
-    """A directory of this machine, also as a `file:` URL. Raises UsageError."""
+    """Return a directory of this machine, given as a path or `file:` URL. Raises UsageError."""
     from barnabas_pipeline.lake.store import local_path, location_of
 
     path = local_path(location_of(text))
@@ -143,14 +143,14 @@ def directory(text: str) -> str:
 
 
 def results(text: str) -> str:
-    """A location that results can be kept below. Raises UsageError."""
+    """Return a location that can store results. Raises UsageError."""
     from barnabas_pipeline.jobs.results import results_location
 
     return results_location(text)
 
 
 def add_lake(parser: argparse.ArgumentParser, *, is_required: bool = True) -> None:
-    """Options that name a lake and its catalog."""
+    """Add the options that name a lake and its catalog."""
     group = parser.add_argument_group("lake")
     group.add_argument(
         "--lake",
@@ -173,7 +173,7 @@ def add_lake(parser: argparse.ArgumentParser, *, is_required: bool = True) -> No
 
 
 def lake(args: LakeArguments) -> Lake:
-    """The lake that the options name. Raises UsageError if it has no catalog."""
+    """Return the lake that the options name. Raises UsageError if it has no catalog."""
     from barnabas_pipeline.lake.iceberg import CATALOG, Lake, check_catalog
 
     chosen = Lake(args.lake, args.catalog or CATALOG, tuple(sorted(pairs(args.catalog_property).items())))
@@ -182,7 +182,7 @@ def lake(args: LakeArguments) -> Lake:
 
 
 def pairs(rows: list[str]) -> dict[str, str]:
-    """`NAME=VALUE` options as a dict. Raises UsageError."""
+    """Return `NAME=VALUE` options as a dict. Raises UsageError."""
     values = {}
     for row in rows:
         name, equals, value = row.partition("=")
@@ -193,13 +193,13 @@ def pairs(rows: list[str]) -> dict[str, str]:
 
 
 def log_options(args: TopicClusterArguments, *, topic: str | None = None) -> LogOptions:
-    """The topic that the options name. Raises UsageError."""
+    """Return the options to read the topic that the options name. Raises UsageError."""
     _check_topic(topic or args.topic)
     return replace(cluster_options(args), topic=topic or args.topic)
 
 
 def cluster_options(args: ClusterArguments) -> LogOptions:
-    """The cluster that the options name, or the log dirs, without a topic. Raises UsageError."""
+    """Return the options to read from a cluster, or log dirs, without a topic. Raises UsageError."""
     transport = args.transport or ("disk" if args.log_dir and not args.bootstrap else "wire")
     if transport == "wire" and not args.bootstrap:
         raise UsageError("give --bootstrap, or --log-dir to read from disk")
@@ -223,7 +223,7 @@ def _check_topic(name: str) -> None:
 
 
 def selection(args: RangeArguments) -> Selection:
-    """The part of the topic that the options name."""
+    """Return the part of the topic that the options name."""
     return Selection(
         starting=args.from_offsets,
         ending=args.to_offsets,
@@ -240,7 +240,7 @@ def spark_session(args: SparkArguments, name: str) -> SparkSession:
 
 
 def spark_when_needed(args: SparkArguments, name: str) -> Callable[[], SparkSession]:
-    """Return a function that creates the session once; it exists already under spark-submit, which waits for it."""
+    """Return a function that creates the session once; under spark-submit, which waits for it, it exists already."""
     create = cache(lambda: spark_session(args, name))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         create()
@@ -248,13 +248,13 @@ def spark_when_needed(args: SparkArguments, name: str) -> Callable[[], SparkSess
 
 
 def now_ms(args: object) -> int:
-    """Return the job's present time: the clock's, or that of `--now`."""
+    """Return the job's present time in ms since 1970: of the clock, or of `--now`."""
     now = getattr(args, "now", None)
     return int(time.time() * 1000) if now is None else int(now)
 
 
 def run_rounds(job: Rounds[Any, Any, S], trigger: str, after: Callable[[], None] = lambda: None) -> S:
-    """Run a job in rounds; SIGINT and SIGTERM end a continuous one. Returns its summary, raises the errors of rounds."""
+    """Run a job in rounds; SIGINT and SIGTERM end a continuous job. Returns its summary, raises the errors of rounds."""
     from barnabas_pipeline.jobs.rounds import interval_of
 
     if interval_of(trigger) is not None:
@@ -263,7 +263,7 @@ def run_rounds(job: Rounds[Any, Any, S], trigger: str, after: Callable[[], None]
 
 
 def stop_after_the_round(stop: Callable[[], None]) -> None:
-    """Make the first SIGINT or SIGTERM end the rounds after the present one, and the second one immediately."""
+    """Make the first SIGINT or SIGTERM end the job after the present round, and a second signal immediately."""
 
     def handle(number: int, _frame: object) -> None:
         signal.signal(number, signal.default_int_handler)

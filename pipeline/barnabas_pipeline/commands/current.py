@@ -1,6 +1,6 @@
-"""The job that makes a table of current rows by key, and checks it.
+"""The job that maintains a table of current rows by key, and checks it.
 
-The rule: see `commands`. The options for the creation of the table are needed for the first run only.
+The rule: see `commands`. The options for the creation of the table are needed only for the first run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUCKETS = 16
 
 
 def add_current(parser: argparse.ArgumentParser) -> None:
-    """Options of current."""
+    """Add the options of current."""
     parser.add_argument("--topic", required=True)
     common.add_lake(parser)
     parser.add_argument(

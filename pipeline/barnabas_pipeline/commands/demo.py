@@ -1,6 +1,6 @@
-"""demo: everything once, from a broker to an HTML page with the results.
+"""demo: a run of all jobs, from a broker to an HTML page with the results.
 
-The rule: the demo does nothing that a user could not do with the other commands; it only saves the typing.
+The rule: the demo only runs other commands, which a user could run one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STOP_SECONDS_MAX = 20
 
 
 def add_demo(parser: argparse.ArgumentParser) -> None:
-    """Options of demo."""
+    """Add the options of demo."""
     parser.add_argument(
         "--out",
         default="pipeline-demo",
@@ -62,7 +62,7 @@ def add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def run_demo(args: DemoArguments) -> int:
-    """Run it all; prints where the page is."""
+    """Run the demo, and print the location of the page. Returns the exit code."""
     out = Path(args.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="run-", dir=out))
@@ -82,7 +82,7 @@ def run_demo(args: DemoArguments) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """A broker of this machine: its process, and where it and its registry are."""
+    """A broker of this machine: its process, and the addresses of broker and registry."""
 
     pid: int
     bootstrap: str
@@ -91,7 +91,7 @@ class RunningBroker:
 
 @contextmanager
 def running_broker(data: Path) -> Iterator[RunningBroker]:
-    """Run Barnabas, with its registry, on free ports of this machine. Raises IncompleteError."""
+    """Run Barnabas with its registry on free ports of this machine; yields the broker. Raises IncompleteError."""
     command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
     process = subprocess.Popen([*command, "--registry", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -107,7 +107,7 @@ def running_broker(data: Path) -> Iterator[RunningBroker]:
 
 
 class Demo:
-    """One run: each step adds a section to the page."""
+    """A run of the demo: each step adds a section to the page."""
 
     def __init__(self, args: DemoArguments, work: Path, broker: RunningBroker, store: list[str]) -> None:
         """`store` are the options that name the lake."""
@@ -129,7 +129,7 @@ class Demo:
         self._session: SparkSession | None = None
 
     def run(self) -> str:
-        """All steps, in order; returns the page."""
+        """Run all steps, in order; returns the page."""
         began = time.monotonic()
         self.simulate()
         self._session = common.spark_session(self.args, "demo")
@@ -155,12 +155,12 @@ class Demo:
 
     @property
     def spark(self) -> SparkSession:
-        """The session of all jobs, which begins after the simulation."""
+        """The Spark session of all jobs, which begins after the simulation."""
         assert self._session is not None
         return self._session
 
     def simulate(self) -> None:
-        """Send everything, some of it bad."""
+        """Send all events, some of them spoilt."""
         from barnabas_pipeline.simulate import produce
 
         events = self.simulation.events()
@@ -217,7 +217,7 @@ class Demo:
         self.sections.append(("Load", f"{html}<p>Bad records found: {verdict}.</p>"))
 
     def audit(self) -> None:
-        """Compare lake and log, and seal."""
+        """Compare lake and log, and seal hours."""
         from barnabas_pipeline.jobs.audit import audit, raise_if_lossy
 
         rows: list[Row] = []
@@ -248,7 +248,7 @@ class Demo:
         return derived
 
     def rank(self) -> None:
-        """Rank, and compare with the true quality."""
+        """Rank the items, and compare the ranking with their true quality."""
         from barnabas_pipeline.jobs import rank
 
         rows = sorted(self.derive(rank.Rank()).result("rank").to_pylist(), key=lambda row: row["position"])
@@ -279,7 +279,7 @@ class Demo:
         self.sections.append(("Security", charts.note(text) + charts.table(scores) + rows))
 
     def monitor(self) -> None:
-        """Roll up, and mark the alerts."""
+        """Roll up the metrics, and mark the alerts."""
         from barnabas_pipeline.jobs import monitor
 
         derived = self.derive(monitor.Monitor(window_ms=60_000))
@@ -306,7 +306,7 @@ class Demo:
         self.sections.append(("Visitors", charts.note(text) + table))
 
     def feed(self) -> None:
-        """Make the feeds, and show one."""
+        """Derive the feeds, and show an example."""
         from barnabas_pipeline.jobs.feed import Feed
 
         rows = self.derive(Feed(self.simulation.truth.follows)).result("feed").to_pylist()

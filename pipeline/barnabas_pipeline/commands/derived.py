@@ -1,6 +1,6 @@
-"""The jobs that make results of a lake: feed, rank, security, monitor, visitors, those of other packages, and report.
+"""The jobs that derive results from a lake: feed, rank, security, monitor, visitors, those of other packages, and report.
 
-The rule: see `commands`. Jobs of other packages are entry points of the group `barnabas_pipeline.jobs`, and run as ours do.
+The rule: see `commands`. Jobs of other packages are entry points of the group `barnabas_pipeline.jobs`, and run like ours.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def job_class(name: str) -> type[DerivedJob]:
 
 
 def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
-    """Options of a job."""
+    """Add the options of a job."""
     common.add_lake(parser)
     parser.add_argument(
         "--out",
@@ -76,7 +76,7 @@ def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def run_derived(args: DerivedArguments) -> int:
-    """Update a result once, or after each round that has loaded something of the topics it is made of."""
+    """Update a result once, or after each round that has loaded records of its topics. Returns the exit code."""
     from barnabas_pipeline.jobs.derived import Derived, DerivedJob
     from barnabas_pipeline.jobs.publish import publish
     from barnabas_pipeline.jobs.rounds import parse_trigger
@@ -119,7 +119,7 @@ def _follow(
     kinds: tuple[str, ...],
     update: Callable[[], None],
 ) -> None:
-    """Load the job's topics, those that are there, in one load, and update after each round of it."""
+    """Load the existing topics of the job in one load, and update after each round of it."""
     from barnabas_pipeline.jobs.choices import Choice
     from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.jobs.loading import Load, Topics
@@ -138,7 +138,7 @@ def _follow(
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    """Options of report."""
+    """Add the options of report."""
     common.add_lake(parser)
     parser.add_argument(
         "--out", required=True, type=common.results, metavar="URI", help="location of reports, as --lake"
@@ -150,7 +150,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def run_report(args: ReportArguments) -> int:
-    """Write a day's tables."""
+    """Write a day's tables. Returns the exit code."""
     from barnabas_pipeline.jobs.report import report
 
     lake = common.lake(args)

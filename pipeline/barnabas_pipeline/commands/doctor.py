@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Add the options of doctor: those of a load, none of them required. If packages are missing there are none."""
+    """Add the options of doctor: the options of load, none required; no options if packages are missing."""
     if requirements.missing():
         parser.add_argument("--json", action="store_true")
         return
@@ -34,7 +34,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def run_doctor(args: DoctorArguments) -> int:
-    """Check one after the other, and print a line for each. Returns the exit code of the worst."""
+    """Run the checks in order, and print a line for each. Returns the exit code of the worst."""
     checkup = Checkup() if requirements.missing() else _checkup(args)
     lines: list[Line] = []
     for line in checks(checkup):

@@ -55,7 +55,7 @@ class Source(NamedTuple):
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    """Options of formats and schemas."""
+    """Add the options of formats and schemas."""
     group = parser.add_argument_group("format")
     group.add_argument(
         "--schema",
@@ -116,7 +116,7 @@ def add_registry_login(group: argparse._ActionsContainer) -> None:
 
 
 def registry_of(args: RegistryArguments, url: str) -> Registry:
-    """Return the registry of an address, asked as the options say. Raises UsageError."""
+    """Return the registry at an address, with the login and TLS files of the options. Raises UsageError."""
     if args.registry_user:
         os.environ |= {USER: args.registry_user, ADDRESS: url}
     return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
@@ -147,7 +147,7 @@ def choose(args: FormatArguments, schema_of_table: Callable[[], Mapping[str, Jso
         return Chosen(newest.checked(), decoding)
     mine = EventSchema.from_dict(table)
     if own is not None:
-        return Chosen(newest, decoding)  # a schema of the pipeline's own says itself how the table grows
+        return Chosen(newest, decoding)  # a schema of the pipeline determines itself how the table grows
     if args.event_time not in (None, mine.event_time):
         raise UsageError(f"the table's event time is {mine.event_time}")
     if not args.evolve:
@@ -168,12 +168,12 @@ def _format_of_file(path: str | None) -> str:
 
 
 def _own_schema(args: FormatArguments, value: Source) -> EventSchema | None:
-    """A schema of the pipeline's own, or a built-in one."""
+    """Return a schema of the pipeline, from a file or built in; None if the source has fields."""
     return None if value.fields else schema.load(args.schema or args.topic)
 
 
 def _with_event_time(event_schema: EventSchema, name: str | None) -> EventSchema:
-    """Take a field for the event time, which a record must have then. Raises UsageError."""
+    """Return a schema with another field as the event time, which becomes required. Raises UsageError."""
     if name in (None, NO_EVENT_TIME):
         return event_schema
     fields = tuple(
@@ -191,7 +191,7 @@ def _source(
     *,
     is_key: bool,
 ) -> Source:
-    """Find the schema of values or keys."""
+    """Return the source of the schema of values or keys."""
     decoding: Document = {} if name == "json" else {"format": name}
     if name in ("raw", "string"):
         return Source("", whole_schema(args.topic, name).fields, decoding)
@@ -248,7 +248,7 @@ def _is_json_schema(text: str) -> bool:
 def fields_of(
     name: str, text: str, references: Mapping[str, str], record: str = ""
 ) -> tuple[str, tuple[Field, ...]]:
-    """Return the name and the fields of a schema's text. Raises UsageError."""
+    """Return (the name, the fields) of a schema's text. Raises UsageError."""
     if name == "avro":
         from barnabas_pipeline.formats.avro import fields_of_text as avro_fields
 
@@ -263,7 +263,7 @@ def fields_of(
 
 
 def imports_of(path: Path, text: str) -> dict[str, str]:
-    """The files that a .proto file imports, from its directory or one above it, each after those that it needs itself."""
+    """Return the files that a .proto file imports, from its directory or a parent, each after its own imports."""
     from barnabas.registry.formats.protobuf_known import descriptor_of
     from barnabas.registry.formats.protobuf_text import read
 

@@ -1,6 +1,6 @@
 """infer-schema: draft a schema file from a registry, or from a sample of the topic's records.
 
-The rule: the output is a draft for a person to complete; nothing is written to the lake.
+The rule: the output is a draft for a person to complete; the lake is not changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONNECT = "connect-json"
 
 
 def add_infer_schema(parser: argparse.ArgumentParser) -> None:
-    """Options of infer-schema."""
+    """Add the options of infer-schema."""
     common.add_log(parser)
     formats.add_format(parser)
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_infer_schema(parser: argparse.ArgumentParser) -> None:
 
 
 def run_infer_schema(args: InferSchemaArguments) -> int:
-    """Print a schema, or write it."""
+    """Print a schema, or write it into a file. Returns the exit code."""
     from barnabas_pipeline.formats import connect
     from barnabas_pipeline.formats.inference import draft, sampled
 

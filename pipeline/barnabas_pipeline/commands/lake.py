@@ -38,7 +38,7 @@ T = TypeVar("T", bound="TableArguments")
 
 
 def add_table(parser: argparse.ArgumentParser, *, is_lake_required: bool = True) -> None:
-    """Options that name a table."""
+    """Add the options that name a table."""
     common.add_lake(parser, is_required=is_lake_required)
     parser.add_argument(
         "--table", metavar="NAMESPACE.NAME", default="", help="table; default: barnabas.TOPIC"
@@ -56,12 +56,12 @@ def add_table(parser: argparse.ArgumentParser, *, is_lake_required: bool = True)
 
 
 def add_schema(parser: argparse.ArgumentParser) -> None:
-    """Options of formats and schemas of events."""
+    """Add the options of formats and schemas of events."""
     formats.add_format(parser)
 
 
 def place(args: TableArguments) -> Place:
-    """The place of the table that the options name."""
+    """Return the place of the table that the options name."""
     from barnabas_pipeline.lake.iceberg import MAIN
 
     chosen = common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
@@ -69,7 +69,7 @@ def place(args: TableArguments) -> Place:
 
 
 def settings_of(args: TableArguments | LoadArguments) -> topics.Settings:
-    """The file with settings by topic that the options name, an empty one without it. Raises UsageError."""
+    """Return the settings by topic in the file that the options name, empty without a file. Raises UsageError."""
     parser = common.Parser(add_help=False)
     for add in (add_table, add_schema, common.add_range, add_commits, _add_lateness):
         add(parser)
@@ -92,7 +92,7 @@ def _chosen(args: TableFormatArguments, catalogs: Catalogs | None = None) -> for
 
 
 def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> LoadOptions:
-    """The load of one topic that the options describe."""
+    """Return the options of the load of one topic."""
     from barnabas_pipeline.jobs.load import LoadOptions
 
     options = LoadOptions(common.log_options(args), place(args), *_chosen(args, catalogs))
@@ -156,7 +156,7 @@ def add_commits(parser: argparse.ArgumentParser) -> None:
 
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
-    """Options of audit."""
+    """Add the options of audit."""
     common.add_log(parser)
     add_table(parser)
     add_schema(parser)
@@ -210,7 +210,7 @@ def run_audit(args: AuditArguments) -> int:
 
 
 def add_publish(parser: argparse.ArgumentParser) -> None:
-    """Options of publish."""
+    """Add the options of publish."""
     common.add_log(parser)
     add_table(parser)
     add_schema(parser)
@@ -242,7 +242,7 @@ def run_publish(args: PublishArguments) -> int:
 
 
 def add_compact(parser: argparse.ArgumentParser) -> None:
-    """Options of compact."""
+    """Add the options of compact."""
     parser.add_argument("--topic", required=True)
     add_table(parser)
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
@@ -263,7 +263,7 @@ def add_compact(parser: argparse.ArgumentParser) -> None:
 
 
 def run_compact(args: CompactArguments) -> int:
-    """Compact one table, and vacuum it if asked to."""
+    """Compact a table, and vacuum it on request. Returns the exit code."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs import compact as job
     from barnabas_pipeline.lake.files import TARGET_FILE_BYTES
@@ -284,7 +284,7 @@ def run_compact(args: CompactArguments) -> int:
 
 
 def add_erase(parser: argparse.ArgumentParser) -> None:
-    """Options of erase."""
+    """Add the options of erase."""
     parser.add_argument("--topic", required=True)
     add_table(parser)
     parser.add_argument(
@@ -295,7 +295,7 @@ def add_erase(parser: argparse.ArgumentParser) -> None:
 
 
 def run_erase(args: EraseArguments) -> int:
-    """Remove rows by a condition."""
+    """Remove rows by a condition. Returns the exit code."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.erase import erase
 
@@ -304,7 +304,7 @@ def run_erase(args: EraseArguments) -> int:
 
 
 def add_retain(parser: argparse.ArgumentParser) -> None:
-    """Options of retain."""
+    """Add the options of retain."""
     parser.add_argument("--topic", required=True)
     add_table(parser)
     parser.add_argument(
@@ -321,7 +321,7 @@ def add_retain(parser: argparse.ArgumentParser) -> None:
 
 
 def run_retain(args: RetainArguments) -> int:
-    """Remove hours for their age."""
+    """Remove hours by age. Returns the exit code."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.erase import retain
 
@@ -334,7 +334,7 @@ def run_retain(args: RetainArguments) -> int:
 
 
 def add_redrive(parser: argparse.ArgumentParser) -> None:
-    """Options of redrive."""
+    """Add the options of redrive."""
     parser.add_argument("--topic", required=True)
     add_table(parser)
     add_schema(parser)
@@ -352,7 +352,7 @@ def add_redrive(parser: argparse.ArgumentParser) -> None:
 
 
 def run_redrive(args: RedriveArguments) -> int:
-    """Try dead letters again. Exit 2 if some of those chosen stay dead."""
+    """Decode dead letters again. Returns the exit code: 2 if some of the chosen letters stay dead."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.load import LoadOptions
     from barnabas_pipeline.jobs.redrive import redrive
@@ -367,7 +367,7 @@ def run_redrive(args: RedriveArguments) -> int:
 
 
 def add_backfill(parser: argparse.ArgumentParser) -> None:
-    """Options of backfill."""
+    """Add the options of backfill."""
     common.add_log(parser)
     add_table(parser)
     add_schema(parser)
@@ -378,7 +378,7 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
 
 
 def run_backfill(args: BackfillArguments) -> int:
-    """Replace hours by the present content of the log."""
+    """Replace hours by the present content of the log. Returns the exit code."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.backfill import backfill
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Options of load."""
+    """Add the options of load."""
     common.add_log(parser, topics.add_topics)
     lake.add_table(parser)
     lake.add_schema(parser)
@@ -54,7 +54,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_topics(args: LoadArguments) -> Topics:
-    """The topics that the options name, and how each is loaded. Raises UsageError."""
+    """Return the topics that the options name, with the options of each. Raises UsageError."""
     from barnabas_pipeline.jobs.choices import Choice, compile_pattern
     from barnabas_pipeline.jobs.loading import Topics
     from barnabas_pipeline.lake.iceberg import Catalogs
@@ -69,7 +69,7 @@ def chosen_topics(args: LoadArguments) -> Topics:
     log, catalogs = common.cluster_options(args), Catalogs()
     if patterns and log.transport == "disk":
         raise UsageError("topics of log dirs are given by their names")
-    each = cast("TopicArguments", args)  # but for the topic, which `of` sets
+    each = cast("TopicArguments", args)  # except the topic, which `of` sets
     return Topics(
         log,
         Choice(tuple(names), tuple(patterns), tuple(args.exclude)),
@@ -80,7 +80,7 @@ def chosen_topics(args: LoadArguments) -> Topics:
 
 
 def check_topics(chosen: Topics) -> None:
-    """Raise UsageError for tables of one name; what else is wrong with all of the topics that have names is raised too."""
+    """Raise UsageError for a table shared by topics, and the errors of options if all named topics have errors."""
     from barnabas_pipeline.jobs.loading import TableNames
 
     names = TableNames()
@@ -136,7 +136,7 @@ def run_load(args: LoadArguments) -> int:
 
 
 def _summarize(args: LoadArguments, load: Load) -> None:
-    """Print the summary of all topics and, if there are several, of each; nothing if the only topic failed at once."""
+    """Print the summary of all topics and, if there are several, of each; no summary if the only topic failed at once."""
     streams = load.streams
     if not load.summary.commits and len(load.failures) == len(streams) == 1:
         return

@@ -1,4 +1,4 @@
-"""Metrics of jobs that run for long, for Prometheus: `--metrics HOST:PORT`.
+"""Metrics of long-running jobs, for Prometheus: `--metrics HOST:PORT`.
 
 The rule: numbers are read from the job at each scrape, so nothing is counted twice.
 """
@@ -32,7 +32,7 @@ ROUND_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:
-    """The option that says where metrics are shown."""
+    """Add the option with the address of the metrics."""
     parser.add_argument(
         "--metrics",
         metavar="HOST:PORT",
@@ -49,7 +49,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def serve(address: str, stack: ExitStack, *collectors: LoadCollector | MirrorCollector) -> CollectorRegistry:
-    """Show metrics until the stack is closed; port 0 takes a free one. Raises UsageError."""
+    """Serve metrics until the stack is closed; port 0 selects a free port. Raises UsageError."""
     host, port = parse_address(address)
     registry = CollectorRegistry()
     for collector in collectors:
@@ -69,7 +69,7 @@ def serve(address: str, stack: ExitStack, *collectors: LoadCollector | MirrorCol
 
 
 def seconds_of_rounds(registry: CollectorRegistry, job: str) -> Histogram:
-    """The seconds that rounds of a job take."""
+    """Return a histogram of the seconds of a job's rounds."""
     return Histogram(
         f"barnabas_{job}_round_seconds",
         f"Seconds of rounds of the {job} that did something",
@@ -82,7 +82,7 @@ def seconds_of_rounds(registry: CollectorRegistry, job: str) -> Histogram:
 
 
 def serve_load(args: LoadArguments, stack: ExitStack, load: Load) -> None:
-    """Show the metrics of a load, if the options say where."""
+    """Serve the metrics of a load, if the options have an address."""
     if not args.metrics:
         return
     from barnabas_pipeline.jobs.loading import LoadRound, Watcher
@@ -99,13 +99,13 @@ def serve_load(args: LoadArguments, stack: ExitStack, load: Load) -> None:
 
 
 class LoadCollector:
-    """Reads the counts of a load, and its lag."""
+    """Collector of the counts and the lag of a load."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
 
     def describe(self) -> list[Metric]:
-        """Nothing to be checked beforehand."""
+        """Return no metrics, so that registration does not collect them."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -154,7 +154,7 @@ class LoadCollector:
 
 
 class MirrorCollector:
-    """Reads the counts of a mirror, and its lag."""
+    """Collector of the counts and the lag of a mirror."""
 
     COUNTERS = ("rounds", "mirrored", "skipped_loops", "transactions", "created_topics", "groups_committed")
     GAUGES = ("topics", "partitions", "behind", "groups_waiting")
@@ -163,7 +163,7 @@ class MirrorCollector:
         self._mirror = mirror
 
     def describe(self) -> list[Metric]:
-        """Nothing to be checked beforehand."""
+        """Return no metrics, so that registration does not collect them."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_migrate(parser: argparse.ArgumentParser) -> None:
-    """Options of migrate."""
+    """Add the options of migrate."""
     parser.add_argument("--topic", required=True)
     parser.add_argument(
         "--from",
@@ -35,7 +35,7 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
 
 
 def run_migrate(args: MigrateArguments) -> int:
-    """Migrate one topic."""
+    """Migrate one topic. Returns the exit code."""
     from barnabas_pipeline.jobs.migrate import migrate
 
     summary = migrate(Path(args.source) / args.topic, place(args))

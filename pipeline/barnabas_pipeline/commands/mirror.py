@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def add_mirror(parser: argparse.ArgumentParser) -> None:
-    """Options of mirror."""
+    """Add the options of mirror."""
     group = parser.add_argument_group("sources")
     group.add_argument(
         "--topic",
@@ -125,7 +125,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def mirror_options(args: MirrorArguments) -> MirrorOptions:
-    """The mirror that the options describe. Raises UsageError."""
+    """Return the options of a mirror. Raises UsageError."""
     from barnabas_pipeline.jobs.choices import compile_pattern, parse_choice
     from barnabas_pipeline.jobs.mirror.model import OFFSETS_PER_ROUND_MAX, MirrorOptions
     from barnabas_pipeline.jobs.sites import Cluster
@@ -210,7 +210,7 @@ def run_mirror(args: MirrorArguments) -> int:
 
 
 class _Reporter:
-    """Prints a line for each round that did something, or in which something else failed than before."""
+    """Printer of a line for each round with changes in the target, or with other failures than the round before."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 2.0
 POINTS_MAX = 1_000
-TOPICS_MAX = 6  # with a line of their own: those that are furthest behind
+TOPICS_MAX = 6  # topics with a line of their own: the ones with the greatest lag
 Points = deque[tuple[float, float]]
 
 
 class Page(Watcher):
-    """Figures of a running load, on a page at `path`."""
+    """A page at `path` with figures of a running load."""
 
     def __init__(self, path: Path, load: Load, where: str) -> None:
-        """`where` says where the tables are."""
+        """`where` is the location of the tables, as text."""
         self._path = path
         self._load = load
         self._where = where
@@ -55,19 +55,19 @@ class Page(Watcher):
         self._note(topic, "recovered")
 
     def committed(self, commit: Commit) -> None:
-        """Count its rows and dead letters."""
+        """Count the commit's rows and dead letters."""
         self._counts["rows"] += commit.summary.loaded
         self._counts["dead letters"] += commit.summary.dead
 
     def ended(self, done: LoadRound) -> None:  # noqa: ARG002 (a watcher's)
-        """Take the figures of the moment; write them, if it is time."""
+        """Record the present figures, and write the page, if EVERY_SECONDS have passed."""
         now = time.monotonic()
         if now - self._written_at >= EVERY_SECONDS:
             self._take(now)
             self.write(is_running=True)
 
     def write(self, *, is_running: bool) -> None:
-        """Write the page, with the figures that were taken."""
+        """Write the page with the recorded figures."""
         self._written_at = time.monotonic()
         page = charts.page(
             "Load",
@@ -86,7 +86,7 @@ class Page(Watcher):
         self.write(is_running=False)
 
     def sections(self) -> list[tuple[str, str]]:
-        """The sections of the page, with their HTML."""
+        """Return the sections of the page, with their HTML."""
         last = {topic: points[-1][1] if points else 0 for topic, points in self._behind.items()}
         shown = sorted(last, key=lambda topic: (-last[topic], topic))[:TOPICS_MAX]
         behind = {topic: list(self._behind[topic]) for topic in sorted(shown)}

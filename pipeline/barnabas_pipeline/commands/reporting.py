@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 AUTO, JSON, NONE, TEXT = "auto", "json", "none", "text"
 LOGGER = "barnabas_pipeline.load"
-BARS_MAX = 8  # of topics, beside that of all: those that are furthest behind
+BARS_MAX = 8  # bars of topics, beside that of all: the topics with the greatest lag
 Event: TypeAlias = "dict[str, Json]"
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
-    """Options of progress and log."""
+    """Add the options of progress and log."""
     group = parser.add_argument_group("progress")
     group.add_argument(
         "--progress",
@@ -47,7 +47,7 @@ def add_reporting(parser: argparse.ArgumentParser) -> None:
 
 
 def watchers(args: ReportingArguments, stack: ExitStack, *, is_bounded: bool) -> list[Watcher]:
-    """Return the reporters of a load that the options ask for."""
+    """Return the reporters of a load that the options select."""
     reporters: list[Events | Bars] = []
     if args.progress == JSON:
         reporters.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
@@ -62,7 +62,7 @@ def watchers(args: ReportingArguments, stack: ExitStack, *, is_bounded: bool) ->
 
 
 class Events:
-    """Converts the events of a load into plain values, and passes them on."""
+    """Watcher that passes the events of a load to a function, as plain values."""
 
     def __init__(self, say: Callable[[Event], None]) -> None:
         self._say = say
@@ -71,19 +71,19 @@ class Events:
         self._say({"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
 
     def joined(self, topic: str) -> None:
-        """A topic is loaded from now on."""
+        """Report that a topic was added to the load."""
         self._tell("joined", topic=topic)
 
     def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
-        """A topic has failed."""
+        """Report a topic's failure."""
         self._tell("failed", topic=topic, error=str(error), exit_code=error.exit_code, left_out=is_over)
 
     def recovered(self, topic: str) -> None:
-        """A topic that had failed works again."""
+        """Report that a failed topic is loaded again."""
         self._tell("recovered", topic=topic)
 
     def committed(self, commit: Commit) -> None:
-        """Something was committed."""
+        """Report a commit."""
         counts = commit.summary
         self._tell(
             "commit",
@@ -100,7 +100,7 @@ class Events:
         )
 
     def ended(self, done: LoadRound) -> None:
-        """A round has ended; one that did nothing is not worth a word."""
+        """Report a round with commits."""
         if not done.commits:
             return
         self._tell(
@@ -138,7 +138,7 @@ def text_of(event: Event) -> str:
 
 
 def lines_to(file: TextIO) -> Callable[[Event], None]:
-    """Say each event but single commits in a line."""
+    """Return a function that prints each event except commits as a line."""
 
     def say(event: Event) -> None:
         if event["event"] != "commit":
@@ -148,7 +148,7 @@ def lines_to(file: TextIO) -> Callable[[Event], None]:
 
 
 class Bars:
-    """A progress bar for all topics, and some for those that are furthest behind; failures are printed above them."""
+    """A progress bar for all topics, and some for the topics with the greatest lag; failures are printed above them."""
 
     def __init__(self, file: TextIO) -> None:
         from rich.console import Console
@@ -167,7 +167,7 @@ class Bars:
         self._done: dict[str, int] = {}
 
     def __enter__(self) -> Bars:
-        """Draw."""
+        """Draw the bars."""
         self._progress.start()
         return self
 
@@ -176,7 +176,7 @@ class Bars:
         self._progress.stop()
 
     def joined(self, topic: str) -> None:
-        """Nothing is drawn until something was committed."""
+        """Do nothing: a bar is drawn after the first commit."""
 
     def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
         """Print the failure above the bars."""
@@ -199,7 +199,7 @@ class Bars:
             self._move(self._bars[topic], done, commit.behind)
 
     def ended(self, done: LoadRound) -> None:
-        """Move the bar of all."""
+        """Move the bar of all topics."""
         self._move(self._all, done.offsets, done.behind)
 
     def _move(self, bar: TaskID, done: int, behind: int) -> None:
@@ -220,7 +220,7 @@ class Bars:
 
 
 class JsonFormatter(logging.Formatter):
-    """A line of JSON for each record, with the fields of its event."""
+    """Formatter of a line of JSON for each record, with the fields of its event."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -1,4 +1,4 @@
-"""simulate: send the events of a site that never was.
+"""simulate: send the events of a simulated site.
 
 The rule: see `commands`.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_simulate(parser: argparse.ArgumentParser) -> None:
-    """Options of simulate."""
+    """Add the options of simulate."""
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -75,7 +75,7 @@ def values_of(args: ValuesArguments | DemoArguments, prefix: str, registry: Regi
 
 
 def run_simulate(args: SimulateArguments) -> int:
-    """Create the topics, send everything, write the truth."""
+    """Create the topics, send all events, write the truth. Returns the exit code."""
     from barnabas_pipeline.simulate import produce
     from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
 

@@ -23,7 +23,7 @@ KEYS = {"s3.access-key-id": "demo", "s3.secret-access-key": "demo", "s3.region":
 
 @contextmanager
 def open_s3(work: Path) -> Iterator[list[str]]:
-    """Run an S3; yields the options that name a lake there. Raises UsageError without moto, IncompleteError."""
+    """Run an S3 server; yields the options that name a lake in it. Raises UsageError without moto, IncompleteError."""
     if find_spec("moto") is None:
         raise UsageError("--store s3 needs moto: pip install 'moto[server]'")
     with socket.socket() as free:

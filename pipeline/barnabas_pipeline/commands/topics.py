@@ -8,7 +8,7 @@
     patterns:
       'logs\\..*': {format: string, keep-snapshots: 100}
 
-The rule: a setting is an option of the command under its own name. The more special one wins: that of the topic, of the
+The rule: a setting is an option of the command under its own name. The most specific setting applies: of the topic, of the
 first pattern that its name matches, of the defaults, of the command line.
 """
 
@@ -39,13 +39,13 @@ BY_TOPIC = (
     "keep-snapshots", "value-bytes-max", "past-max-days", "on-data-loss", "offsets-per-commit-max", "split-bytes",
     "target-file-bytes", "from-offsets", "to-offsets", "from-time", "to-time", "lateness",
 )  # fmt: skip
-"""Options that a topic may have for itself; `lateness` is that of an audit."""
+"""Options that can be set by topic; `lateness` is audit's."""
 FILES = ("schema", "key-schema", "registry-ca", "registry-cert", "registry-key")
 """Settings that may name a file, relative to the directory of the settings."""
 
 
 def add_topics(group: argparse._ArgumentGroup) -> None:
-    """Options that choose several topics."""
+    """Add the options that choose several topics."""
     group.add_argument("--topic", action="append", default=[], metavar="NAME,...")
     group.add_argument(
         "--topic-pattern",
@@ -58,7 +58,7 @@ def add_topics(group: argparse._ArgumentGroup) -> None:
 
 
 class Settings:
-    """Settings by topic of a file; an empty one without a file."""
+    """Settings by topic, from a file; empty without a file."""
 
     def __init__(self, path: str | None, actions: Mapping[str, argparse.Action]) -> None:
         """`actions` are the options by name. Raises UsageError that names the file and the key."""
@@ -84,12 +84,12 @@ class Settings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the topics that the option names."""
+        """The names of topics in the file."""
         return tuple(self._by_name)
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Its regular expressions."""
+        """The regular expressions in the file."""
         return tuple(self._by_pattern)
 
     def of(self, topic: str, args: A) -> A:
@@ -105,7 +105,7 @@ class Settings:
         chosen = self._defaults | matching | self._by_name.get(topic, {})
         mine = copy.copy(args)
         for name, value in chosen.items():
-            if hasattr(mine, name):  # other commands have fewer
+            if hasattr(mine, name):  # not all commands have all options
                 setattr(mine, name, value)
         vars(mine)["topic"] = topic
         return mine
@@ -137,7 +137,7 @@ class Settings:
         return {str(name): self._checked((part, str(name)), entry) for name, entry in entries.items()}
 
     def _checked(self, place: tuple[str, ...], held: Json) -> dict[str, object]:
-        """Return settings as the command line would have them, by the names of its namespace."""
+        """Return settings as values of the command line, by their names in its namespace."""
         if held is not None and not isinstance(held, dict):
             raise self._wrong(place, "has settings, such as format: json")
         options = {}

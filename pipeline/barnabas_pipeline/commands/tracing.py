@@ -1,6 +1,6 @@
 """plan and lineage: the work of the next load, and the origin of a row.
 
-The rule: see `commands`; neither writes anything.
+The rule: see `commands`; neither changes the lake.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT = re.compile(r"(\d+):(\d+)")
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add the options of plan: those of a load that select the records."""
+    """Add the options of plan: the options of load that select the records."""
     common.add_log(parser, topics.add_topics)
     lake.add_table(parser)
     lake.add_schema(parser)
@@ -101,7 +101,7 @@ def _size(count: int | None) -> str:
 
 
 def add_lineage(parser: argparse.ArgumentParser) -> None:
-    """Options of lineage."""
+    """Add the options of lineage."""
     common.add_log(parser)
     lake.add_table(parser)
     group = parser.add_mutually_exclusive_group(required=True)

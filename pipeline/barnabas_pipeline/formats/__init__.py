@@ -33,11 +33,11 @@ BUILT_IN = {
     "raw": ("rows", "RawDecoder", ()),
     "string": ("rows", "StringDecoder", ()),
 }
-"""Each format: its module here, its class, and the libraries that it needs."""
+"""The built-in formats by name: module, class, and required libraries."""
 
 
 def names() -> list[str]:
-    """The formats that there are."""
+    """Return the names of all formats, built-in or of other packages."""
     return [*BUILT_IN, *sorted(entry_point.name for entry_point in entry_points(group=GROUP))]
 
 
@@ -58,7 +58,7 @@ def class_of(name: str) -> type[BlockDecoder]:
 
 
 def restore(schema: EventSchema, limits: Mapping[str, Json], *, careful: bool = False) -> Decoder:
-    """Make the decoder that has such limits. Raises UsageError."""
+    """Return the decoder of a schema with these limits, as stored in a manifest. Raises UsageError."""
     key = limits.get("key")
     value = _plain(replace(schema, key=()), limits, careful=careful)
     if key is None:

@@ -60,7 +60,7 @@ class AvroWriter:
 
 @dataclass(frozen=True, slots=True)
 class AvroDecoder(BinaryDecoder):
-    """Decodes Avro."""
+    """Decoder of Avro values."""
 
     format = "avro"
 
@@ -95,7 +95,7 @@ def _made(parsed: ParsedAvro) -> AvroWriter:
 
 
 def fields_of_text(text: str, references: dict[str, str] | None = None) -> tuple[str, tuple[Field, ...]]:
-    """Return the name and the fields of a schema. Raises UsageError."""
+    """Return (the name, the fields) of a schema. Raises UsageError."""
     try:
         writer = _made(cast("ParsedAvro", parse(Schema(AVRO, text), [*(references or {}).items()])))
     except SchemaError as error:

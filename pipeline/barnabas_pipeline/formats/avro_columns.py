@@ -1,7 +1,7 @@
 """Avro values to columns: all records of a block in step, one part of the schema after the other, by numpy and Arrow.
 
-The rule: a record in which anything is out of the ordinary is noted and pinned to bytes of zero, where every schema finds
-something to read; the careful way reads it again. The others do not notice.
+The rule: an unusual record is noted and pinned to bytes of zero, which every schema can read; the strict path reads it
+again. Other records are not affected.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from barnabas_pipeline.field_types import Type
 
 EMPTIES_MAX = 16
-"""Fields without bytes of a record that is read in step: each takes memory for all items of a block."""
+"""Most fields without bytes of a record that is read in step: each takes memory for all items of a block."""
 
 
 def has_fast_way(plan: Plan) -> bool:
-    """Return whether a schema can be read in step: a type in itself cannot, nor a record of many fields without bytes."""
+    """Return whether a schema can be read in step: not with a recursive type, or with many fields without bytes."""
     return not plan.is_recursive and plan.empties <= EMPTIES_MAX and all(map(has_fast_way, plan.children))
 
 
 class ColumnReader(StepReader):
-    """Reads values of a schema of Avro."""
+    """Reader of many values of an Avro schema."""
 
     def __init__(self, data: bytes, start: Integers, end: Integers, plan: Plan) -> None:
         super().__init__(data, start, end, _longest(plan))
 
     def read(self, plan: Plan) -> tuple[list[Column], Mask]:
-        """Return the columns of a record, or the one of any other schema, and the mask of unread rows."""
+        """Return the columns of a record, or the single column of any other schema, and the mask of unread rows."""
         rows = self.every
         at = np.where(self.start > self.end, self.pinned, self.start)
         if plan.kind == "record":
@@ -61,7 +61,7 @@ class ColumnReader(StepReader):
     # --- positions ------------------------------------------------------------------------------------------
 
     def _fail(self, wrong: Mask, at: Integers, rows: Integers) -> None:
-        """Note the records of the places where `wrong` is true, and read zeros for them from now on."""
+        """Mark the records of the places where `wrong` is true, and continue with zeros for them."""
         if wrong.any():
             self.bad[rows[wrong]] = True
             at[wrong] = self.pinned
@@ -150,7 +150,7 @@ class ColumnReader(StepReader):
         return column, at
 
     def _sized(self, at: Integers, rows: Integers) -> tuple[Integers, Integers]:
-        """Read a length: where the bytes begin, and where they end."""
+        """Read a length; returns where its bytes begin and end."""
         size, begin = self._longs(at, rows)
         remaining = self.ends(rows) - begin
         wrong = (size < 0) | (size > remaining) & (begin != self.pinned)
@@ -160,7 +160,7 @@ class ColumnReader(StepReader):
         return begin, begin + size
 
     def _slices(self, begin: Integers, end: Integers, rows: Integers) -> Column:
-        """The bytes from `begin` to `end`, which rise but for records that were pinned."""
+        """Return the bytes from `begin` to `end`, which rise except for pinned records."""
         pinned = begin >= self.pinned
         if pinned.any():
             first = np.minimum(self.start[rows], self.pinned)
@@ -215,7 +215,7 @@ class ColumnReader(StepReader):
         return self._some(plan.children[0], np.flatnonzero(index != plan.size), at, rows)
 
     def _some(self, plan: Plan, live: Integers, at: Integers, rows: Integers) -> tuple[Column, Integers]:
-        """Read a value in the places `live`; the others are null."""
+        """Read a value at the places `live`; the others are null. Returns (the column, the next places)."""
         if len(live) == len(at):
             return self._read(plan, at, rows)
         column, at[live] = self._read(plan, at[live], rows[live])
@@ -249,13 +249,13 @@ class ColumnReader(StepReader):
         _, first, counts = np.unique(both, return_index=True, return_counts=True)
         twice = np.zeros(len(rows), bool)
         twice[owner[first[counts > 1]]] = True
-        self._fail(twice, at, rows)  # the last one counts, as the careful way has it
+        self._fail(twice, at, rows)  # the last value counts, as in the strict path
         return pa.MapArray.from_arrays(edges, keys, values, arrow_type(plan.type)), at
 
     def _items(
         self, plans: list[Plan], at: Integers, rows: Integers
     ) -> tuple[list[Column], Column, Integers]:
-        """Read the items of arrays, the first of all, then the second, and so on: columns, edges, places."""
+        """Read the items of arrays: the first of all, then the second, and so on. Returns (columns, edges, next places)."""
         count = len(at)
         remaining = np.zeros(count, np.int64)
         at = at.copy()
@@ -289,7 +289,7 @@ class ColumnReader(StepReader):
         return columns, edges, at
 
     def _next_blocks(self, live: Integers, remaining: Integers, at: Integers, rows: Integers) -> None:
-        """Read how many items follow."""
+        """Read the number of items in the next block of the arrays `live` into `remaining`."""
         number, at[live] = self._longs(at[live], rows[live])
         sized = live[number < 0]
         if len(sized):

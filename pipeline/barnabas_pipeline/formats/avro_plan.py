@@ -1,4 +1,4 @@
-"""Avro schemas as plans: how each part is laid out in bytes, and the type that its values have.
+"""Avro schemas as plans: the encoding of each part, and the type of its values.
 
 The rule: a union of null and one type is a nullable field, any other a struct of branches; a type within itself
 becomes text, JSON.
@@ -46,7 +46,7 @@ _LOGICAL = {
 class Plan:
     """A part of a schema: `kind` is the encoding, `optional` a union of null and the only child.
 
-    `size` is that of a fixed, or the number of null in an optional.
+    `size` is that of a fixed, or the branch number of null in an optional.
     """
 
     kind: str
@@ -56,25 +56,25 @@ class Plan:
     children: list[Plan] = field(default_factory=list)
     names: tuple[str, ...] = ()
     empties: int = 0
-    """For a record: its fields without bytes, of which a few bytes could otherwise stand for very many values."""
+    """For a record: its fields without bytes; they are limited since a few bytes could encode very many of them."""
     is_recursive: bool = False
-    """It contains itself; `type` is json then, and it is read one by one."""
+    """The part contains itself; `type` is json then, and values are read one by one."""
 
     @property
     def is_nullable(self) -> bool:
-        """Return whether there may be no value."""
+        """Return whether the value may be null."""
         return self.kind in ("optional", "null") or (
             self.kind == "union" and any(child.kind == "null" for child in self.children)
         )
 
 
 def plan_of(root: AvroType) -> Plan:
-    """Make the plan of a schema that Barnabas' registry has read. Raises UsageError."""
+    """Return the plan of a schema parsed by Barnabas' registry. Raises UsageError."""
     return _Planner().plan(root, 0)
 
 
 def fields_of(plan: Plan) -> tuple[Field, ...]:
-    """The fields of a record; of any other schema, the one field `value`."""
+    """Return the fields of a record; for any other schema, the field `value`."""
     if plan.kind == "record" and not plan.is_recursive:
         assert isinstance(plan.type, Record)
         return plan.type.fields
@@ -144,7 +144,7 @@ class _Planner:
 
 
 def _is_empty(plan: Plan) -> bool:
-    """Return whether a value takes no bytes; of a record within itself, nothing can be read that way."""
+    """Return whether a value takes no bytes; such a recursive record has no finite value."""
     if plan.kind == "record":
         return plan.empties == len(plan.children)
     return plan.kind == "null" or (plan.kind == "fixed" and plan.size == 0)
@@ -177,7 +177,7 @@ def _field(avro_field: AvroField, plan: Plan) -> Field:
 
 
 def _default(value: Json, plan: Plan) -> Json:
-    """Return a default in the pipeline's JSON; None for null, and for values that JSON lacks."""
+    """Return a default in the pipeline's JSON; None for null, and for values that JSON cannot express."""
     from base64 import b64encode
 
     if plan.kind == "optional":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _ZONED = Field("time", "iso8601")
 EMPTY_ITEMS_MAX = 10_000
-"""More items that take no bytes are not believed."""
+"""Most items without bytes that a value may have."""
 EMPTY_FIELDS_PER_BYTE = 10
 """Fields without bytes that a value may have for each of its bytes, besides EMPTY_ITEMS_MAX."""
 
@@ -34,11 +34,11 @@ def _refuse(detail: str) -> RefusedError:
 
 
 class Reader:
-    """Reads the parts of one value, one after the other."""
+    """Reader of the parts of one value, in order."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.is_inexact = False  # its times do not fit a column unchanged
+        self.is_inexact = False  # a time does not fit its column unchanged
         self.at = 0
         self.budget = len(data) + EMPTY_ITEMS_MAX
         self.empties = EMPTY_FIELDS_PER_BYTE * len(data) + EMPTY_ITEMS_MAX
@@ -51,7 +51,7 @@ class Reader:
         return value
 
     def read(self, plan: Plan) -> Value:
-        """Read a value as Arrow takes it. Raises RefusedError."""
+        """Read a value in a form for Arrow. Raises RefusedError."""
         if plan.kind == "record" and plan.is_recursive:
             value = self._record(plan)
             return json.dumps(_nested_json(value, plan), ensure_ascii=False, separators=(",", ":"))
@@ -75,14 +75,14 @@ class Reader:
         return value * plain.factor
 
     def take(self, size: int) -> bytes:
-        """Take bytes."""
+        """Return the next `size` bytes. Raises RefusedError."""
         if size < 0 or size > len(self.data) - self.at:
             raise _refuse(f"{size} bytes at {self.at} are not there")
         self.at += size
         return self.data[self.at - size : self.at]
 
     def long(self, _plan: Plan | None = None) -> int:
-        """Read a zigzag number of 64 bits."""
+        """Read a zigzag number of 64 bits. Raises RefusedError."""
         raw = shift = 0
         while True:
             byte = self.take(1)[0]
@@ -143,7 +143,7 @@ class Reader:
         return None if plan.children[index].kind == "null" else {plan.names[index]: value}
 
     def _blocks(self) -> Iterator[int]:
-        """Yield once for each item."""
+        """Yield once for each item of an array or a map."""
         while count := self.long():
             if count < 0:
                 count = -count
@@ -198,7 +198,7 @@ def _decimal(data: bytes, kind: Decimal) -> Number:
 
 
 def _nested_json(value: Value, plan: Plan) -> Json:
-    """Return a value of a type that contains itself as JSON has it."""
+    """Return the JSON form of a value of a recursive type."""
     if value is None:
         return None
     match plan.kind:

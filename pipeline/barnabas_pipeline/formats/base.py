@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DECODER_VERSION = 3
 VALUE_BYTES_MAX = 1 << 20
 PAST_MAX_MS = 30 * 24 * 3_600_000  # how much older than its record an event may be
-FUTURE_MAX_MS = 3_600_000  # and how much younger, for clocks that are ahead
-TIME_MIN_MS = -62_135_596_800_000  # the years 1 to 9999, as readers of Parquet take them
+FUTURE_MAX_MS = 3_600_000  # how much younger, for clocks that are ahead
+TIME_MIN_MS = -62_135_596_800_000  # the years 1 to 9999, which readers of Parquet accept
 TIME_MAX_MS = 253_402_300_799_999
 EXTRA = "_extra"
 DEAD, KEEP = "dead", "keep"
@@ -34,7 +34,7 @@ TOMBSTONE = '{"_tombstone":true}'
 
 
 class BadRecord(NamedTuple):
-    """A refused record: its row in the block, why, and details for people."""
+    """A refused record: its row in the block, the reason code, and details for people."""
 
     row: int
     reason: str
@@ -42,7 +42,7 @@ class BadRecord(NamedTuple):
 
 
 class RefusedError(Exception):
-    """One record is refused."""
+    """A record is refused, with a reason code and details."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -55,10 +55,10 @@ class Decoder(Protocol):
 
     @property
     def schema(self) -> EventSchema:
-        """The columns that it makes."""
+        """The schema of the decoded columns."""
 
     def limits(self) -> Document:
-        """All but the schema that a verdict depends on, as manifests keep it: an audit must judge as the load did."""
+        """Return the settings beside the schema that verdicts depend on; manifests store them for audits."""
 
     def decode(self, columns: Columns) -> tuple[Integers, pa.Table, list[BadRecord]]:
         """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""
@@ -68,8 +68,8 @@ class Decoder(Protocol):
 class BlockDecoder:
     """Base of decoders: a format adds `read`, for one value, and may add `_decode_fast`, for a block.
 
-    The bounds of event time are relative to the record's own timestamp. With `careful` nothing is decoded the fast
-    way, and so by another decoder than a load's.
+    The bounds of event time are relative to the record's own timestamp. With `careful` only the strict path is used, so
+    that an audit does not use the same decoder as a load.
     """
 
     format: ClassVar[str] = ""
@@ -88,7 +88,7 @@ class BlockDecoder:
             )
 
     def limits(self) -> Document:
-        """Return the settings, beside the schema, that verdicts depend on; defaults are left out, but for the bounds."""
+        """Return the settings, beside the schema, that verdicts depend on; defaults are omitted, except the bounds."""
         limits = {name: getattr(self, name) for name in ("value_bytes_max", "past_max_ms", "future_max_ms")}
         limits |= {
             field.name: getattr(self, field.name)
@@ -129,7 +129,7 @@ class BlockDecoder:
     # --- all at once ----------------------------------------------------------------------------------------
 
     def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
-        """Return certainly good rows, as disjoint (rows, their table), and the rows to decode one by one.
+        """Return certainly good rows, as disjoint (rows, their table), and the rows to decode singly.
 
         Row numbers rise.
         """
@@ -163,8 +163,7 @@ class BlockDecoder:
         return np.array(good, np.int64), pa.Table.from_arrays(arrays, schema=self.arrow), bad
 
     def decode_one(self, value: bytes | None, timestamp_ms: int) -> Mapping[str, Value]:
-        """Decode one value to its columns, as Arrow takes them, unknown fields as JSON under `_extra`. Raises
-        RefusedError."""
+        """Decode a value to the columns' values for Arrow, unknown fields as JSON under `_extra`. Raises RefusedError."""
         if value is None and self.tombstones == KEEP:
             self._check_times({}, timestamp_ms)
             return {EXTRA: TOMBSTONE}
@@ -208,7 +207,7 @@ def _field(schema: EventSchema, name: str) -> Field:
 
 
 def event_ms(column: Column) -> Integers:
-    """Event times as ms since 1970, whether the column has these or timestamps."""
+    """Return event times as ms since 1970, of a column of such numbers or of timestamps."""
     if not pa.types.is_timestamp(column.type):
         return column.to_numpy()
     microseconds = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_numpy()
@@ -216,7 +215,7 @@ def event_ms(column: Column) -> Integers:
 
 
 def in_order(parts: list[tuple[Integers, pa.Table]]) -> tuple[Integers, pa.Table]:
-    """Put (rows, their table) together, rows rising."""
+    """Return the parts (rows, their table) as one, with rising rows."""
     if len(parts) == 1:
         return parts[0]
     rows = np.concatenate([rows for rows, _ in parts])

@@ -31,7 +31,7 @@ NO_ID = -2
 
 
 class Writer(Protocol):
-    """A schema that values were written by, ready for reading."""
+    """A schema that values were written with, prepared for reading."""
 
     name: str
     """Full name of the record or message."""
@@ -41,26 +41,26 @@ class Writer(Protocol):
         """Read one value; returns its fields, and the values for `_extra`. Raises RefusedError."""
 
     def read_columns(self, view: View) -> tuple[list[Column], Mask]:
-        """Read many: the columns of the fields, and a mask of those that were not read. Raises NotSureError."""
+        """Read many values; returns (columns of the fields, mask of unread rows). Raises NotSureError."""
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryDecoder(FramedDecoder):
-    """Base of such decoders. Without a registry, `text` is the schema of all values; `record` the name of those to take."""
+    """Base of decoders with schemas. Without a registry, `text` is the schema of all values, `record` the message in it."""
 
     text: str = ""
     record: str = ""
 
     def writer(self, schema_id: int, path: tuple[int, ...]) -> Writer | None:
-        """Return the schema of an id, NO_ID for `text`; None if there is none. `path` says which of its messages."""
+        """Return the schema of an id, NO_ID for `text`; None if it does not exist. `path` selects a message in it."""
         raise NotImplementedError
 
     def path_of(self, payload: bytes) -> tuple[tuple[int, ...], bytes]:
-        """Split what follows the id into the path of the message and its bytes. Raises RefusedError."""
+        """Split the bytes after the id into the path of the message and its bytes. Raises RefusedError."""
         return (), payload
 
     def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Mask]:
-        """The path that most values have, the values without it, and a mask of those that have another."""
+        """Return (the path of most values, the values without it, a mask of values with another path)."""
         return (), view, np.zeros(len(view.start), bool)
 
     # --- all at once ----------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class BinaryDecoder(FramedDecoder):
     def _decode_group(
         self, columns: Columns, view: View, schema_id: int, rows: Integers
     ) -> tuple[Integers, pa.Table]:
-        """Decode rows of one schema: those that it is sure of, and their table. Raises NotSureError."""
+        """Decode rows of one schema; returns (the certainly good rows, their table). Raises NotSureError."""
         start = view.start[rows] + (0 if schema_id == NO_ID else SIZE)
         path, mine, other = self.paths_of(View(view.data, start, view.end[rows]))
         writer = None if schema_id == -1 else self.writer(schema_id, path)

@@ -51,7 +51,7 @@ _PRECISION = "connect.decimal.precision"
 
 @dataclass(frozen=True, slots=True)
 class ConnectJsonDecoder(JsonDecoder):
-    """Decodes payloads."""
+    """Decoder of payloads."""
 
     format = "connect-json"
 
@@ -81,7 +81,7 @@ def payload_of(value: bytes, bytes_max: int) -> bytes:
 
 
 class _Heads:
-    """Beginnings of values up to their payload, which are the same as long as their schema is: each is parsed once."""
+    """Cache of the bytes before a payload, which are equal for equal schemas, so that each is parsed once."""
 
     def __init__(self) -> None:
         self._known: list[bytes] = []
@@ -92,7 +92,7 @@ class _Heads:
             return None
         for head in self._known:
             if value.startswith(head) and value.endswith(b"}"):
-                return value[len(head) : -1]  # its reader judges it: an object, and nothing behind it
+                return value[len(head) : -1]  # the JSON reader checks that it is a single object
         payload = payload_of(value, bytes_max)
         head = value[: -1 - len(payload)]
         if len(self._known) < HEADS_MAX and value == head + payload + b"}" and head.endswith(b'"payload":'):
@@ -104,7 +104,7 @@ class _Heads:
 
 
 def draft(name: str, values: Iterable[bytes | None]) -> EventSchema:
-    """Draft a schema from those in some values: of all fields that any of them has. Raises UsageError."""
+    """Draft a schema with all fields of the schemas in some values. Raises UsageError."""
     fields: tuple[Field, ...] = ()
     seen: set[str] = set()
     for value in values:
@@ -125,7 +125,7 @@ def draft(name: str, values: Iterable[bytes | None]) -> EventSchema:
 
 
 def type_of(schema: Mapping[str, Json]) -> Type:
-    """The type that a schema of Connect's means; no field is required, since a column may be dropped."""
+    """Return the type of a Connect schema; no field is required, since a column may be dropped."""
     kind, name = schema.get("type"), schema.get("name")
     if name in _NAMED:
         return _NAMED[str(name)]

@@ -23,7 +23,7 @@ NO_FRAME = -1
 
 
 class View(NamedTuple):
-    """The bytes of an Arrow array of values, and where each begins and ends in them."""
+    """The bytes of an Arrow array of values, with the start and end of each value."""
 
     data: bytes
     start: Integers
@@ -51,7 +51,7 @@ def frames_of(values: pa.Array) -> Integers:
 
 
 def unframed(values: pa.Array) -> pa.Array:
-    """The values without their frames, which all of them have."""
+    """Return the values without their frames; every value must have a frame."""
     data, start, end = view_of(values)
     edges = np.empty(2 * len(start) + 1, np.int32)
     edges[0:-1:2] = start
@@ -65,18 +65,18 @@ def unframed(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class FramedDecoder(BlockDecoder):
-    """Base of decoders of values that begin with the id of a schema, if there is a registry."""
+    """Base of decoders of values that begin with the id of a schema if a registry is configured."""
 
     registry: Registry | None = None
 
     def known(self, schema_id: int) -> Schema | None:
-        """Return the schema of an id, if there is one in this format. Raises IncompleteError."""
+        """Return the schema of an id, None if it is missing or of another format. Raises IncompleteError."""
         assert self.registry is not None
         schema = self.registry.schema(schema_id) if schema_id >= 0 else None
         return schema if schema is not None and schema.format == self.format.upper() else None
 
     def split(self, value: bytes) -> tuple[int, bytes]:
-        """Return the id that a value names, and the data. Raises RefusedError, IncompleteError."""
+        """Return (the schema id of a value, its data). Raises RefusedError, IncompleteError."""
         if len(value) < SIZE or value[0]:
             raise RefusedError("framing", "the value does not begin with a byte of 0 and the id of a schema")
         schema_id = int.from_bytes(value[1:SIZE])

@@ -1,7 +1,7 @@
 """A schema drafted from a sample of JSON values.
 
-The rule: each field has the narrowest type that all of its values have; it is required if all records have it and
-none is null. Where values have different types, text (JSON) holds them all.
+The rule: each field has the narrowest type that all of its values have; it is required if all records have a value that is
+not null. Where values have different types, text (JSON) holds them all.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Json
 
 KEYS_MAX = 50
-"""An object with more different keys among the sample is a map, if its values are alike."""
-SINCE_MS = 946_684_800_000  # 2000: a whole number from there on, in a field that is always there, may be a time in ms
+"""Objects with more different keys in the sample become a map, if their values have the same type."""
+SINCE_MS = 946_684_800_000  # year 2000: larger numbers of required fields may be times in ms
 _TIME_NAMES = ("event_time", "timestamp", "time", "at", "ts", "created_at", "date")
 _TEXTS = (("uuid", UUID), ("date", DATE), ("iso8601", ISO8601))
 
 
 @dataclass(slots=True)
 class Seen:
-    """Values of one place, over all records."""
+    """Statistics of the values at one path, over all records."""
 
     count: int = 0
     nulls: int = 0
@@ -45,7 +45,7 @@ class Seen:
     high: int = -INT64_MAX
 
     def add(self, value: Json) -> None:
-        """Take note of a value."""
+        """Add a value."""
         self.count += 1
         if value is None:
             self.nulls += 1
@@ -73,7 +73,7 @@ class Seen:
             self.kinds.add("double")
 
     def type(self) -> Type:
-        """The type that holds them all."""
+        """Return the narrowest type that holds all values."""
         if self.kinds == {"object"} and self.inner:
             fields = self.fields(self.count - self.nulls)
             kinds = {field.type for field in fields}
@@ -89,7 +89,7 @@ class Seen:
         return self.kinds.copy().pop() if len(self.kinds) == 1 and not self.kinds & {"object"} else "json"
 
     def fields(self, records: int) -> tuple[Field, ...]:
-        """The members of objects as fields."""
+        """Return the members of objects as fields; `records` is the number of the objects."""
         return tuple(
             Field(name, seen.type(), seen.count == records and not seen.nulls)
             for name, seen in self.inner.items()
@@ -111,7 +111,7 @@ def draft(name: str, values: Iterable[bytes | None], *, event_time: str | None =
 
 
 def _event_time(fields: tuple[Field, ...], seen: Seen) -> str:
-    """The required field that looks most like a time."""
+    """Return the name of the required field that most probably is the event time."""
     likely = [
         field.name
         for field in fields
@@ -134,7 +134,7 @@ def _event_time(fields: tuple[Field, ...], seen: Seen) -> str:
 
 
 def sampled(options: LogOptions, count: int) -> list[bytes | None]:
-    """The first values of each partition, `count` in all. Raises what reading a log raises."""
+    """Return the first values of each partition, `count` in total. Raises the errors of reading a log."""
     log = open_log(options)
     values: list[bytes | None] = []
     try:

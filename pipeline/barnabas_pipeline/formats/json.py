@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Integers, Row, Value
 
 ROWS_MIN = 64
-"""A block of less rows is not divided to find those that the fast way takes."""
+"""Least rows of a block that is divided in search of rows for the fast path."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder(FramedDecoder):
-    """Decodes JSON objects, plain or, with a registry, after the id of their schema."""
+    """Decoder of JSON objects, plain or, with a registry, after the id of their schema."""
 
     format = "json"
 
@@ -56,7 +56,7 @@ class JsonDecoder(FramedDecoder):
         return parts, np.concatenate(doubtful) if doubtful else np.empty(0, np.int64)
 
     def _decode_block(self, columns: Columns) -> pa.Table | None:
-        """The whole block as a table, or None if anything about it needs a closer look."""
+        """Return the whole block as a table, or None if a row needs the strict path."""
         values = columns.value
         if values.null_count or pc.max(pc.binary_length(values)).as_py() > self.value_bytes_max:
             return None
@@ -69,7 +69,7 @@ class JsonDecoder(FramedDecoder):
             pc.all(pc.starts_with(values, pattern=b"{")).as_py()
             and pc.all(pc.ends_with(values, pattern=b"}")).as_py()
         ):
-            return None  # so each line has at least one object, and as many rows as lines means one each
+            return None  # each line has at least one object, so as many rows as lines means one per line
         data = b"\n".join(values.to_pylist())
         if data.count(b"\n") != len(columns) - 1 or b"\r" in data or b"\\u0000" in data:
             return None
@@ -83,7 +83,7 @@ class JsonDecoder(FramedDecoder):
     # --- one by one -----------------------------------------------------------------------------------------
 
     def read(self, value: bytes) -> Mapping[str, Value]:
-        """Decode one event to its fields, unknown ones as JSON under `_extra`. Raises RefusedError."""
+        """Decode an event to its fields, unknown fields as JSON under `_extra`. Raises RefusedError."""
         if self.registry is not None:
             _, value = self.split(value)
         fields = self.schema.fields
@@ -103,7 +103,7 @@ class JsonDecoder(FramedDecoder):
 
 
 def columns_at(columns: Columns, rows: Integers) -> Columns:
-    """The rows of one stretch."""
+    """Return adjacent rows."""
     start, count = int(rows[0]), len(rows)
     return Columns(
         *(column[start : start + count] for column in columns[:4]),

@@ -1,6 +1,6 @@
-"""JSON to columns at once: Arrow's reader, and conversions of whole columns behind it.
+"""JSON to columns by block: Arrow's reader, followed by conversions of whole columns.
 
-The rule: a block is taken whole or not at all. Where Arrow's reader and the careful way could differ, NotSureError.
+The rule: a block is accepted as a whole or not at all: NotSureError where Arrow's reader and the strict path may differ.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _READ_AS = {
 def can_read(field: Field) -> bool:
     """Return whether a field has a fast path: Arrow's reader has no maps, no unions, and no raw text."""
     if field.aliases:
-        return False  # a record may have any of its names
+        return False  # a record may use any name of the field
     match field.type:
         case Map() | Union() | "json":
             return False
@@ -62,7 +62,7 @@ def can_read(field: Field) -> bool:
 
 
 def read_type(kind: Type) -> pa.DataType:
-    """The type that a field is read as."""
+    """Return the type that Arrow reads a field as, before conversion."""
     match kind:
         case str():
             plain = PLAIN[kind]
@@ -93,7 +93,7 @@ def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Column
             raise NotSureError
         table = table.select(schema.names)
         if table.schema.types != schema.types:
-            raise NotSureError  # a record within has fields that are not known
+            raise NotSureError  # a nested record has unknown fields
         columns = [column.combine_chunks() for column in table.columns]
         return [
             _converted(column, field, is_whole=True) for column, field in zip(columns, fields, strict=True)
@@ -105,7 +105,7 @@ def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Column
 def _converted(column: Column, field: Field, *, is_whole: bool) -> Column:
     """Return a column of a field's type, within its bounds. Raises NotSureError.
 
-    Nulls are allowed where the field or the record around it (then `is_whole` is false) may lack them.
+    Nulls are allowed if the field or the record around it (`is_whole` is false then) may be null.
     """
     if column.null_count and ((field.required and is_whole) or field.default is not None):
         raise NotSureError
@@ -115,7 +115,7 @@ def _converted(column: Column, field: Field, *, is_whole: bool) -> Column:
         case Decimal():
             column.validate(
                 full=True
-            )  # Arrow's reader counts no digits before the point where the number is short
+            )  # Arrow's reader does not count digits before the point of short numbers
             converted = column
         case Enum():
             _require(pc.is_in(column, pa.array(field.type.symbols, pa.string(), size=None)), column)

@@ -20,7 +20,7 @@ _PLAIN = {"integer": "long", "number": "double", "boolean": "boolean"}
 
 
 def fields_of_text(text: str, references: Mapping[str, str] | None = None) -> tuple[str, tuple[Field, ...]]:
-    """Return the title and the fields of the object that a schema describes. Raises UsageError."""
+    """Return (the title, the fields) of the object that a schema describes. Raises UsageError."""
     try:
         root = json.loads(text)
         others = {name: json.loads(reference) for name, reference in (references or {}).items()}
@@ -43,7 +43,7 @@ class _Reader:
         }
 
     def type_of(self, schema: Json, file: Json, within: tuple[int, ...]) -> tuple[Type, bool]:
-        """Return the type for a schema, and whether it may be null."""
+        """Return (the type of a schema, whether it may be null)."""
         if not isinstance(schema, dict) or id(schema) in within or len(within) > DEPTH_MAX:
             return "json", True
         within = (*within, id(schema))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document, Json, Row, Value
     from barnabas_pipeline.field_types import Type
 
-LONG_DIGITS_MAX = 400  # an integer with more digits is larger than any field takes, and dear to parse
+LONG_DIGITS_MAX = 400  # an integer with more digits exceeds all types, and is expensive to parse
 TOO_LARGE = 10**LONG_DIGITS_MAX
 DECIMAL_BYTES_MAX = 32  # 38 digits need 16
 ISO8601 = (
@@ -59,7 +59,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 class Digits(float):
-    """A number with the text that it was written as."""
+    """A number with its original text."""
 
     text: str
 
@@ -78,7 +78,7 @@ _NUMBERS = (int, float, Digits)
 
 
 def parse_object(value: bytes | None, bytes_max: int = VALUE_BYTES_MAX, *, exact: bool = False) -> Document:
-    """Parse one JSON object and nothing but it; with `exact` fractions are Digits. Raises RefusedError."""
+    """Parse a single JSON object; with `exact` fractions are Digits. Raises RefusedError."""
     if not value:
         raise RefusedError("empty", "the value is null" if value is None else "the value has no bytes")
     if len(value) > bytes_max:
@@ -171,7 +171,7 @@ def written(value: Json, path: str) -> str:
 
 
 def needs_digits(fields: tuple[Field, ...]) -> bool:
-    """Return whether numbers must be kept as text."""
+    """Return whether fields need the original text of numbers."""
     return any(_needs_digits(field) for field in fields)
 
 
@@ -195,12 +195,12 @@ def _needs_digits(field: Field) -> bool:
 
 @dataclass(slots=True)
 class Checker:
-    """Makes of JSON what Arrow takes; `strange` is set by a field that the schema does not know, within a record."""
+    """Converter of JSON values to values for Arrow; `strange` is set if a nested record has an unknown field."""
 
     strange: bool = False
 
     def record(self, value: Document, fields: tuple[Field, ...], path: str = "") -> Row:
-        """Check the fields of an object; takes those that are known out of it. Raises RefusedError."""
+        """Check the fields of an object, and remove the known fields from it. Raises RefusedError."""
         values = {}
         for field in fields:
             name = f"{path}{field.name}"
@@ -390,7 +390,7 @@ def _date(value: Json, path: str) -> int:
 
 
 def is_beyond(value: Json, kind: str) -> bool:
-    """Return whether a whole number is of a time that no column holds, such as infinity in PostgreSQL, or 24:00."""
+    """Return whether a whole number is a time out of a column's range, such as infinity in PostgreSQL, or 24:00."""
     low, high = PLAIN[kind].min, PLAIN[kind].max
     assert low is not None
     assert high is not None
@@ -398,7 +398,7 @@ def is_beyond(value: Json, kind: str) -> bool:
 
 
 def is_more_exact(value: Json) -> bool:
-    """Return whether a time has more digits behind the point than a column holds."""
+    """Return whether a time has more digits after the point than a column holds."""
     if not isinstance(value, str):
         return False
     match = _ISO8601.fullmatch(value) or _ISO8601.fullmatch(f"{value}Z")
@@ -455,4 +455,4 @@ OF_TIME = frozenset(
     for name, plain in PLAIN.items()
     if plain.max not in (None, INT64_MAX) and name.startswith(("date", "time", "local"))
 )
-"""Types that hold a time as a whole number with bounds."""
+"""Types of times that are whole numbers with bounds."""

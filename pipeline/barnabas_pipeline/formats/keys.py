@@ -1,4 +1,4 @@
-"""Decoding of keys beside that of values: a struct `_key_fields`, next to the key's bytes, `_key`.
+"""Decoding of keys together with values: a struct `_key_fields`, next to the key's bytes, `_key`.
 
 The rule: a key that cannot be decoded refuses its record, with `key_` before the reason; a null key is null.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyedDecoder:
-    """Two decoders: of values and of keys."""
+    """A decoder of values, with a decoder of keys."""
 
     value: BlockDecoder
     key: BlockDecoder
@@ -33,7 +33,7 @@ class KeyedDecoder:
         return replace(self.value.schema, key=self.key.schema.fields)
 
     def limits(self) -> Document:
-        """The limits of both."""
+        """Return the limits of both decoders."""
         return {**self.value.limits(), "key": {"format": self.key.format, **self.key.limits()}}
 
     def decode(self, columns: Columns) -> tuple[Integers, pa.Table, list[BadRecord]]:

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 PROTOBUF = "PROTOBUF"
 DEPTH_MAX = 100
-"""Of the path that leads to a message in its file."""
+"""Greatest length of the path of a message in its file."""
 
 
 class ProtobufWriter:
-    """A message of a schema, ready for reading."""
+    """A message of a schema, prepared for reading."""
 
     def __init__(self, descriptor: Descriptor, pool: DescriptorPool) -> None:
         self.name = str(descriptor.full_name)
@@ -59,7 +59,7 @@ class ProtobufWriter:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufDecoder(BinaryDecoder):
-    """Decodes messages of Protobuf. `references` are the files that `text` imports, by name."""
+    """Decoder of Protobuf messages. `references` are the files that `text` imports, by name."""
 
     format = "protobuf"
 
@@ -73,7 +73,7 @@ class ProtobufDecoder(BinaryDecoder):
         return _of_id(self.registry, schema_id, path) if self.known(schema_id) else None
 
     def path_of(self, payload: bytes) -> tuple[tuple[int, ...], bytes]:
-        """Split what follows the id into the path of the message and its bytes. Raises RefusedError."""
+        """Split the bytes after the id into the path of the message and its bytes. Raises RefusedError."""
         if self.registry is None:
             return (), payload
         count, at = _number(payload, 0)
@@ -86,7 +86,7 @@ class ProtobufDecoder(BinaryDecoder):
         return tuple(path or (0,)), payload[at:]
 
     def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Mask]:
-        """The path that the first value has, the values without it, and a mask of those that have another."""
+        """Return (the path of the first value, the values without it, a mask of values with another path)."""
         if self.registry is None or not len(view.start):
             return (), view, np.zeros(len(view.start), bool)
         first = view.data[int(view.start[0]) : int(view.end[0])]
@@ -139,7 +139,7 @@ def _of_id(registry: Registry, schema_id: int, path: tuple[int, ...]) -> Protobu
 
 
 def _named(parsed: ParsedProtobuf, record: str) -> ProtobufWriter:
-    """Return the message of a full name, or the first one. Raises UsageError."""
+    """Return the message of a full name, or the first message if `record` is empty. Raises UsageError."""
     own = parsed.file
     if not own.message_type:
         raise UsageError("Protobuf schema: it has no message")
@@ -154,6 +154,6 @@ def _named(parsed: ParsedProtobuf, record: str) -> ProtobufWriter:
 def fields_of_text(
     text: str, references: dict[str, str] | None = None, record: str = ""
 ) -> tuple[str, tuple[Field, ...]]:
-    """Return the name and the fields of a message. Raises UsageError."""
+    """Return (the name, the fields) of a message. Raises UsageError."""
     writer = _of_text(text, tuple((references or {}).items()), record)
     return writer.name, writer.fields

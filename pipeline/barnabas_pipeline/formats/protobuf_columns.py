@@ -1,7 +1,7 @@
 """Messages of Protobuf to columns: all records of a block in step, one field number after the other, by numpy and Arrow.
 
-The rule: that of `avro_columns`. All known serialisers write fields in the order of their numbers; fields in another
-order are read in one more pass, and unknown ones by the strict path.
+The rule: that of `avro_columns`. All known serialisers write fields in the order of their numbers; fields in another order
+are read in one more pass, and unknown fields by the strict path.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def has_fast_way(plan: Message) -> bool:
 
 
 Places: TypeAlias = "tuple[Integers, Integers, Integers, Integers]"
-"""Of values: the number of the message, where each begins, where it ends, the number itself if it is one."""
+"""Values as arrays: number of the message, start of the bytes, end of the bytes, and the number that a value encodes."""
 
 
 class Occurrences:
-    """Occurrences of a field: the places of the messages, where each begins, where it ends, its number if it is one."""
+    """Occurrences of a field in messages, as Places."""
 
     def __init__(self) -> None:
         self.parts: list[Places] = []
 
     def all(self) -> Places:
-        """Return all of them, in the order of their bytes."""
+        """Return all occurrences, in the order of their bytes."""
         if not self.parts:
             empty = np.empty(0, np.int64)
             return empty, empty, empty, empty.astype(np.uint64)
@@ -61,16 +61,16 @@ class Occurrences:
 
 
 class MessageColumns(StepReader):
-    """Reads messages that lie in `data` from `start` to `end`; `bad` are those that it has not read."""
+    """Reader of messages that lie in `data` from `start` to `end`; `bad` is the mask of unread messages."""
 
     def read(self, plan: Message) -> tuple[list[Column], Mask]:
-        """Return the columns of the message's fields, as it declares them, and the mask of those that were not read."""
+        """Return (the columns of the message's fields, in declared order, the mask of unread rows)."""
         columns = self._message(plan, self.start, self.end, np.arange(len(self.start)))
         by_number = {part.number: column for part, column in zip(plan.parts, columns, strict=True)}
         return [by_number[field.number] for field in plan.descriptor.fields], self.bad
 
     def _message(self, plan: Message, begin: Integers, end: Integers, rows: Integers) -> list[Column]:
-        """Read messages from `begin` to `end`, one or more of each record `rows`: a column for each part."""
+        """Read messages from `begin` to `end` within the records `rows`; returns a column for each part."""
         occurrences = self._occurrences(plan, begin, end, rows)
         self._check_oneofs(plan, occurrences, rows)
         return [self._column(part, occurrences[part.number].all(), begin, rows) for part in plan.parts]
@@ -101,7 +101,7 @@ class MessageColumns(StepReader):
         end: Integers,
         rows: Integers,
     ) -> None:
-        """Take a field where it is next; again and again if it is repeated."""
+        """Collect occurrences of a field where it is next, all of them if it is repeated."""
         turns = 0
         live = np.flatnonzero(at < end)
         while len(live):
@@ -133,7 +133,7 @@ class MessageColumns(StepReader):
             live = live[at[live] < end[live]]
 
     def _extent(self, wire: int, at: Integers, end: Integers) -> tuple[Integers, Integers, Mask]:
-        """Return the ends of values, their content (varints) or the start of their bytes, and the mask of overlong ones."""
+        """Return (ends of values, their content (varints) or the start of their bytes, mask of overlong values)."""
         if wire in _SIZES:
             last = at + _SIZES[wire]
             return last, at.view(np.uint64), last > end
@@ -149,7 +149,7 @@ class MessageColumns(StepReader):
     def _packed(
         self, part: Part, live: Integers, first: Integers, last: Integers, rows: Integers
     ) -> list[Places]:
-        """The values of packed fields."""
+        """Return the values of packed fields."""
         if part.wire in _SIZES:
             size = _SIZES[part.wire]
             count, rest = np.divmod(last - first, size)
@@ -175,7 +175,7 @@ class MessageColumns(StepReader):
         return parts
 
     def _check_oneofs(self, plan: Message, occurrences: dict[int, Occurrences], rows: Integers) -> None:
-        """Leave records that have two fields of a oneof to the careful way: the last one counts."""
+        """Mark records with two fields of a oneof for the strict path, in which the last field counts."""
         seen: dict[str, Mask] = {}
         for part in plan.parts:
             if part.oneof:
@@ -211,7 +211,7 @@ class MessageColumns(StepReader):
             return self._messages(part, places, begin, end, rows)
         first, last = start.copy(), start.copy()
         number = np.full(len(rows), _first_number(part), np.int64).view(np.uint64)
-        first[places], last[places], number[places] = begin, end, value  # the last one of several stays
+        first[places], last[places], number[places] = begin, end, value  # the last of several values counts
         if part.wire in _SIZES:
             first[~seen] = self.pinned
         column = self._values(part, first, last, number, rows)
@@ -224,7 +224,7 @@ class MessageColumns(StepReader):
         self, part: Part, places: Integers, begin: Integers, end: Integers, rows: Integers
     ) -> Column:
         twice = np.bincount(places, minlength=len(rows)) > 1
-        self.bad[rows[twice]] = True  # they would have to be merged
+        self.bad[rows[twice]] = True  # several messages would have to be merged
         places, first = np.unique(places, return_index=True)
         column = self._values(part, begin[first], end[first], None, rows[places])
         if len(places) == len(rows):
@@ -237,7 +237,7 @@ class MessageColumns(StepReader):
     def _values(
         self, part: Part, begin: Integers, end: Integers, value: Integers | None, rows: Integers
     ) -> Column:
-        """Make a column of single values."""
+        """Return a column of single values."""
         if part.of is not None:
             inner = self._message(part.of, begin, end, rows)
             if part.shape == "wrapper":
@@ -306,7 +306,7 @@ class MessageColumns(StepReader):
     def _timestamps(self, inner: list[Column], rows: Integers) -> Column:
         seconds, nanos = inner[0].to_numpy(), inner[1].to_numpy().astype(np.int64)
         wrong = (seconds < DAY_MIN * 86_400) | (seconds >= (DAY_MAX + 1) * 86_400)
-        wrong |= (nanos < 0) | (nanos >= 1_000_000_000) | (nanos % 1000 != 0)  # exact ones alone
+        wrong |= (nanos < 0) | (nanos >= 1_000_000_000) | (nanos % 1000 != 0)  # exact values only
         self.bad[rows[wrong]] = True
         micros = np.where(wrong, 0, seconds) * 1_000_000 + np.where(wrong, 0, nanos) // 1000
         return pa.array(micros).cast(arrow_type("timestamp_us"))
@@ -324,8 +324,7 @@ class MessageColumns(StepReader):
         return columns
 
     def _map(self, part: Part, columns: list[Column], edges: Column, rows: Integers) -> Column:
-        """Make a column of maps, each by its keys; of two entries with one key the last counts, so the careful way
-        takes them."""
+        """Return a column of maps, sorted by key; records with a repeated key are bad here, since the last value counts."""
         keys, values = columns
         owner = np.repeat(np.arange(len(rows)), np.diff(edges.to_numpy()))
         order = pc.sort_indices(

@@ -1,6 +1,6 @@
 """Protobuf messages as plans: the fields by number, and the types of their values.
 
-The rule: a field with presence is nullable; a message within itself, and Struct, Value and ListValue, become text, JSON.
+The rule: a field with presence is nullable; recursive messages, and Struct, Value and ListValue, become JSON text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WRAPPERS = {
 
 @dataclass(slots=True)
 class Part:
-    """A field: `shape` is plain, enum, message, timestamp, wrapper or json; `of` the plan of a message within."""
+    """A field: `shape` is plain, enum, message, timestamp, wrapper or json; `of` is the plan of a nested message."""
 
     name: str
     number: int
@@ -46,7 +46,7 @@ class Part:
     wire: int
     shape: str
     type: Type
-    """Of one value."""
+    """Type of one value."""
     descriptor: FieldDescriptor
     is_repeated: bool = False
     is_map: bool = False
@@ -77,7 +77,7 @@ class Message:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The parts as fields of a schema, as the message declares them."""
+        """The parts as fields of a schema, in declared order."""
         order = {field.number: n for n, field in enumerate(self.descriptor.fields)}
         return tuple(
             Field(part.name, part.column, part.is_required, number=part.number)
@@ -86,9 +86,9 @@ class Message:
 
 
 def plan_of(descriptor: Descriptor) -> Message:
-    """Make the plan of a message. Raises UsageError."""
+    """Return the plan of a message. Raises UsageError."""
     recursive: set[str] = set()
-    while True:  # until no type is found to contain itself that was not known to
+    while True:  # until no further type turns out to contain itself
         planner = _Planner(recursive)
         plan = planner.message(descriptor, ())
         if planner.recursive == recursive:

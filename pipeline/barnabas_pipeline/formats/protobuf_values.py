@@ -30,7 +30,7 @@ UNKNOWN = "_unknown"
 
 
 class MessageReader:
-    """Reads messages of one kind."""
+    """Reader of messages of one type."""
 
     def __init__(self, plan: Message, pool: DescriptorPool) -> None:
         self.plan = plan
@@ -67,7 +67,7 @@ class MessageReader:
         return [self._dict(value) for value in held] if part.is_repeated else self._dict(held)
 
     def _dict(self, message: ProtobufMessage) -> Json:
-        """The message as Google's JSON has it, always in the same order."""
+        """Return the message in Google's JSON form, with a fixed order of fields."""
         mapping = json_format.MessageToDict(
             message, descriptor_pool=self.pool, preserving_proto_field_name=True
         )
@@ -117,7 +117,7 @@ class MessageReader:
         return total_us
 
     def _unknown(self, message: ProtobufMessage) -> bytes:
-        """Return the unknown fields, and known ones that contain some; as a message."""
+        """Return the unknown fields, and known fields that contain unknown fields, as an encoded message."""
         within = [
             field for field, held in message.ListFields() if field.is_extension or _has_unknown(held, field)
         ]
@@ -133,8 +133,7 @@ class MessageReader:
 
 
 def _own_unknown(message: ProtobufMessage) -> bool:
-    """Return whether there are fields of numbers that the message does not have. Raises RefusedError for others that do not
-    fit."""
+    """Return whether a message has unknown field numbers. Raises RefusedError for known fields of another wire type."""
     has_unknown = False
     for unknown in UnknownFieldSet(message):
         has_unknown = True

@@ -1,4 +1,4 @@
-"""A schema registry as decoders use it: Barnabas' own or any that does as Confluent's does.
+"""A schema registry as decoders use it: Barnabas' own or any that is compatible with Confluent's.
 
 The rule: a schema that the registry does not have is the record's fault; without an answer from
 the registry the job is incomplete.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ASK_AGAIN_SECONDS = 60
-"""Time after which a registry is asked again for an id that it did not have."""
+"""Seconds until an id that was missing in the registry is requested again."""
 TRIES = 3
 USER, PASSWORD, TOKEN = "BARNABAS_REGISTRY_USER", "BARNABAS_REGISTRY_PASSWORD", "BARNABAS_REGISTRY_TOKEN"
 ADDRESS = "BARNABAS_REGISTRY"
@@ -47,10 +47,10 @@ class Registry:
     login: tuple[str, str] = field(default=("", ""), repr=False)
     token: str = field(default="", repr=False)
     asked: RegistryClient | None = field(default=None, repr=False, compare=False)
-    """A client in place of the process's."""
+    """A client to use instead of the process's shared client."""
 
     def to_dict(self) -> dict[str, str]:
-        """As manifests keep it: without a login."""
+        """Return the form stored in manifests, without the login."""
         named = {"url": RegistryClient(self.url).url, "ca": self.ca, "cert": self.cert, "key": self.key}
         return {name: text for name, text in named.items() if text}
 
@@ -64,7 +64,7 @@ class Registry:
         key: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Registry:
-        """Return a registry, with the login of the environment unless that is for another one. Raises UsageError."""
+        """Return a registry, with the login of the environment unless that names another registry. Raises UsageError."""
         told: Mapping[str, str] = os.environ if environment is None else environment
         try:
             if told.get(ADDRESS) and not is_same(told[ADDRESS], url):
@@ -77,11 +77,11 @@ class Registry:
         return registry
 
     def client(self) -> RegistryClient:
-        """Return the client of all that ask this registry in the process."""
+        """Return the client that the process shares for this registry."""
         return self.asked or _client(self)
 
     def schema(self, schema_id: int) -> Schema | None:
-        """Return the schema of an id, None if there is none. Raises IncompleteError."""
+        """Return the schema of an id, None if the registry does not have it. Raises IncompleteError."""
         return self._parsed(schema_id)[0]
 
     def understood(self, schema_id: int) -> tuple[Schema, Parsed] | None:
@@ -100,7 +100,7 @@ class Registry:
         return ask(_references, self.client(), schema)
 
     def latest(self, subject: str) -> Registered:
-        """Return the newest version of a subject. Raises UsageError if there is none, IncompleteError."""
+        """Return the newest version of a subject. Raises UsageError if it does not exist, IncompleteError."""
         registered = ask(_latest, self.client(), subject)
         if registered is None:
             raise UsageError(f"{self.to_dict()['url']} has no subject {subject!r}")
@@ -108,7 +108,7 @@ class Registry:
 
 
 class Schemas:
-    """Cache of schemas by registry and id, each with its derived values; missing ones are requested again."""
+    """Cache of schemas by registry and id, with their parsed forms; missing schemas are requested again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -117,7 +117,7 @@ class Schemas:
     def of(
         self, registry: Registry, schema_id: int, look_up: Callable[[], tuple[Schema | None, Parsed | None]]
     ) -> tuple[Schema | None, Parsed | None]:
-        """Return the schema of an id, looked up where that is due. Raises IncompleteError."""
+        """Return (schema, parsed form) of an id, from the cache or by `look_up`. Raises IncompleteError."""
         cached = self._cached.get((registry, schema_id))
         if cached is not None and cached[0] > self._clock():
             return cached[1], cached[2]
@@ -126,7 +126,7 @@ class Schemas:
         return schema, parsed
 
     def put(self, registry: Registry, schema_id: int, schema: Schema | None, parsed: Parsed | None) -> None:
-        """Keep the registry's answer."""
+        """Store the registry's response."""
         until = float("inf") if schema is not None else self._clock() + ASK_AGAIN_SECONDS
         self._cached[registry, schema_id] = (until, schema, parsed)
 
@@ -204,7 +204,7 @@ async def _latest(client: RegistryClient, subject: str) -> Registered | None:
 
 
 def subject_of(strategy: str, topic: str, record: str, *, is_key: bool = False) -> str:
-    """Name the subject of a topic's values or keys. Raises UsageError."""
+    """Return the subject of a topic's values or keys. Raises UsageError."""
     if strategy == "topic":
         return f"{topic}-{'key' if is_key else 'value'}"
     if not record:

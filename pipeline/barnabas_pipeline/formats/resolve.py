@@ -45,7 +45,7 @@ _WIDER = {
 
 
 def fits(mine: Type, theirs: Type) -> bool:
-    """Return whether a plain value of the writer's type is one of the reader's, perhaps in another Arrow type."""
+    """Return whether plain values of type `theirs` (the writer's) fit type `mine`, perhaps in another Arrow type."""
     if isinstance(theirs, str) and isinstance(mine, str):
         same = arrow_type(mine) == arrow_type(theirs) and "json" not in (mine, theirs)
         return same or mine == theirs or (mine, theirs) in _WIDER
@@ -57,7 +57,7 @@ def fits(mine: Type, theirs: Type) -> bool:
 
 
 def leftovers(writer: tuple[Field, ...], reader: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Fields of the writer that the reader does not have, in whole or in part."""
+    """Return the writer's fields that the reader lacks, in whole or in part."""
     unmapped = []
     for field in writer:
         mine = find(reader, field)
@@ -154,7 +154,7 @@ def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
 
 
 def _narrowed(value: Value, kind: Type, reader: Type, path: str) -> Value:
-    """Return a value of a wider type, if it is one of the reader's. Raises RefusedError."""
+    """Return a value of a wider type that fits the reader's type. Raises RefusedError."""
     match kind, reader:
         case "long", "int" if PLAIN["int"].min <= value <= PLAIN["int"].max:
             return value
@@ -195,7 +195,7 @@ def _check_bounds(value: Value, field: Field, path: str) -> None:
 
 
 def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = None) -> str | None:
-    """Return fields without a column, and `more`, as JSON; None if there are none."""
+    """Return fields without a column, and `more`, as JSON; None without such fields."""
     present = [field for field in unmapped if value.get(field.name) is not None]
     kept = {field.name: as_json(value[field.name], field.type) for field in present}
     kept |= more or {}
@@ -210,7 +210,7 @@ class Kept(NamedTuple):
 
 
 def has_kept(value: Value) -> bool:
-    """Return whether there is a Kept in a value."""
+    """Return whether a value contains a Kept."""
     if isinstance(value, Kept):
         return True
     if isinstance(value, dict):
@@ -219,7 +219,7 @@ def has_kept(value: Value) -> bool:
 
 
 def as_json(value: Value, kind: Type) -> Json:
-    """Return a value as JSON has it: bytes in base64, times in ISO 8601, decimals, NaN and infinities as text."""
+    """Return a value in JSON form: bytes in base64, times in ISO 8601, decimals, NaN and infinities as text."""
     if value is None:
         return None
     if isinstance(value, Kept):
@@ -355,7 +355,7 @@ def _column(column: Column, kind: Type, reader: Type) -> Column:
                     if column.type == target
                     else column.cast(target, safe=(kind, reader) == ("bytes", "string"))
                 )
-            except pa.ArrowInvalid:  # bytes that are no UTF-8
+            except pa.ArrowInvalid:  # bytes that are not UTF-8
                 raise NotSureError from None
     raise NotSureError
 
@@ -369,7 +369,7 @@ def _element(column: Column, mine: Field, reader: Field) -> Column:
 def extra_column(
     columns: list[Column], writer: tuple[Field, ...], unmapped: tuple[Field, ...], rows: int
 ) -> Column:
-    """`_extra` for all rows."""
+    """Return the column `_extra` of all rows."""
     if not unmapped:
         return pa.nulls(rows, pa.string())
     by_name = {field.name: column for field, column in zip(writer, columns, strict=True)}
@@ -382,7 +382,7 @@ def extra_column(
 
 
 def numbers_of(column: Column) -> Column:
-    """Times and dates as the numbers that they are kept as, also within."""
+    """Return a column with times and dates as their whole numbers, also in nested values."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         return column.cast(pa.int64())

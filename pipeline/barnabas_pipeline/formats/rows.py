@@ -1,6 +1,6 @@
 """Decoders of one value at a time: values that are only bytes or text, and the base of formats of other packages.
 
-The rule: a format turns a value into what JSON would have had; the schema judges that as it judges JSON.
+The rule: a format turns a value into JSON values, which are checked against the schema as those of JSON are.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class RowDecoder(BlockDecoder):
     """Base of formats that are read one value at a time: a subclass has `format` and `decode_value`."""
 
     def decode_value(self, value: bytes) -> Mapping[str, Json]:
-        """Return the fields of a value, as JSON would have them.
+        """Return the fields of a value, as JSON values.
 
-        Raises RefusedError, or ValueError or LookupError: then the record is refused with the format's name for a reason.
+        Raises RefusedError, or ValueError or LookupError: then the record is refused with the format's name as the reason.
         """
         raise NotImplementedError
 
     def read(self, value: bytes) -> Mapping[str, Value]:
-        """Decode one value, and hold it against the schema; fields that it does not know go to `_extra`."""
+        """Decode a value, and check it against the schema; unknown fields are kept in `_extra`."""
         try:
             event = dict(self.decode_value(value))
         except (ValueError, LookupError) as error:
@@ -48,7 +48,7 @@ class RowDecoder(BlockDecoder):
 
 @dataclass(frozen=True, slots=True)
 class _WholeDecoder(BlockDecoder):
-    """A value is one field."""
+    """Base of decoders of values that are a single field."""
 
     def __post_init__(self) -> None:
         BlockDecoder.__post_init__(self)
@@ -76,23 +76,23 @@ class _WholeDecoder(BlockDecoder):
 
 @dataclass(frozen=True, slots=True)
 class RawDecoder(_WholeDecoder):
-    """Takes values as bytes."""
+    """Decoder of values as bytes."""
 
     format = "raw"
 
     def read(self, value: bytes) -> Mapping[str, Value]:
-        """Take the bytes."""
+        """Return the bytes as the field."""
         return {self.schema.fields[0].name: value}
 
 
 @dataclass(frozen=True, slots=True)
 class StringDecoder(_WholeDecoder):
-    """Takes values as text."""
+    """Decoder of values as text."""
 
     format = "string"
 
     def read(self, value: bytes) -> Mapping[str, Value]:
-        """Take the text. Raises RefusedError."""
+        """Return the text as the field. Raises RefusedError for bytes that are not UTF-8."""
         try:
             return {self.schema.fields[0].name: value.decode()}
         except UnicodeDecodeError as error:
@@ -100,5 +100,5 @@ class StringDecoder(_WholeDecoder):
 
 
 def whole_schema(name: str, kind: str) -> EventSchema:
-    """The schema of values that are only bytes or text."""
+    """Return the schema of values that are only bytes or text."""
     return EventSchema(name, NO_EVENT_TIME, (Field("value", "bytes" if kind == "raw" else "string"),))

@@ -1,4 +1,4 @@
-"""Reads many records in lockstep: their bytes as numpy, with a mask of unread ones.
+"""Reading of many records in lockstep: their bytes as numpy, with a mask of unread records.
 
 The rule: an unusual record is marked in `bad`, and treated as zeros from then on; the strict path reads it again. Other
 records are not affected.
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Column, Integers, Mask
 
 ITEMS_MAX = 1_000
-"""A record with more items in an array or map is read separately, and so are few records with more than FEW_ITEMS_MAX."""
+"""Records with more items in an array or map are read one by one, and so are few records with more than FEW_ITEMS_MAX."""
 FEW_ITEMS_MAX = 64
 FEW = 16
 _ZEROS = bytes(64)
 
 
 class StepReader:
-    """Reads values that lie in `data` from `start` to `end`; `bad` are those that it has not read."""
+    """Reader of values that lie in `data` from `start` to `end`; `bad` is the mask of unread values."""
 
     def __init__(self, data: bytes, start: Integers, end: Integers, longest: int = 0) -> None:
         self.data = data + _ZEROS + bytes(longest)
         self.buf = np.frombuffer(self.data, np.uint8)
         self.start = start
         self.end = end
-        self.pinned = len(data) + 8  # where no record ends, and zeros follow
+        self.pinned = len(data) + 8  # a position after all records, followed by zeros
         self.bad = start > end
         self.every = np.arange(len(start))
 
     def ends(self, rows: Integers) -> Integers:
-        """The ends of records."""
+        """Return the ends of records."""
         return self.end if rows is self.every else self.end[rows]
 
     def raw_varints(self, at: Integers) -> tuple[Integers, Integers, Mask]:
-        """Read a varint at each place: (numbers of 64 bits, the places after them, those that have more bits)."""
+        """Read a varint at each place; returns (numbers of 64 bits, next places, mask of longer numbers)."""
         byte = self.buf[at]
         raw = (byte & 0x7F).astype(np.uint64)
         at = at + 1
@@ -58,7 +58,7 @@ class StepReader:
         return raw, at, wrong
 
     def slices(self, begin: Integers, end: Integers) -> Column:
-        """The bytes from `begin` to `end`; no slice begins before the one before it has ended."""
+        """Return the bytes from `begin` to `end`; slices rise and do not overlap."""
         edges = np.empty(2 * len(begin) + 1, np.int32)
         edges[0] = 0
         edges[1::2] = begin
@@ -69,8 +69,8 @@ class StepReader:
         return every.take(pa.array(np.arange(1, 2 * len(begin), 2)))
 
     def texts(self, column: Column, rows: Integers) -> Column:
-        """Return the column as text; records with invalid UTF-8 are noted in `bad`."""
-        if _is_ascii(column):  # as most is; looking at each text for itself takes ten times as long
+        """Return the column as text; records with invalid UTF-8 are marked in `bad`."""
+        if _is_ascii(column):  # the usual case; checking each text takes ten times as long
             return column.view(pa.string())
         try:
             return column.cast(pa.string())

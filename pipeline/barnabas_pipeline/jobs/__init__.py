@@ -1,4 +1,4 @@
-"""The jobs: each a function of its options that returns a summary, or raises a PipelineError.
+"""The jobs: functions of their options that return a summary, or raise a PipelineError.
 
 The rule: a job that was killed can be started again with the same options, and the result is as if it had not been.
 """
@@ -6,4 +6,4 @@ The rule: a job that was killed can be started again with the same options, and 
 from typing import Final
 
 ONCE: Final = "once"
-"""The trigger of a bounded run, as commands name it."""
+"""The trigger of a bounded run on the command line."""

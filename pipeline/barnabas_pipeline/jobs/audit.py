@@ -1,15 +1,15 @@
-"""audit: is every offset of the log accounted for in the lake, and is every row what the log says? Then seal hours.
+"""audit: is every offset of the log accounted for in the lake, and does every row equal its record? Then seal hours.
 
-The rule: an audit reads the whole log and all files again, and what it does not fully trust it decodes again.
+The rule: an audit reads the whole log and all files again, and decodes again all ranges that it does not fully trust.
 
-    every offset that the log has is a row or a dead letter, once          batch headers against coordinate columns
-    the log has the very batches that the load decoded                     digests; if not: values are compared
-    every file has the size and the SHA-256 that the ledger says           if not: values are compared
-    every value is what the log says, decoded again                        all of them with `deep`
+    every offset in the log is a row or a dead letter, once                batch headers against coordinate columns
+    the log has the same batches that the load decoded                     digests; if not: values are compared
+    every file has the size and the SHA-256 in the ledger                  if not: values are compared
+    every value equals that in the log, decoded again                      all of them with `deep`
     a row that was removed on purpose is named by the ledger               or by another engine's snapshot, and noted
 
 Rows at offsets that the log no longer has (retention, compaction) can only be checked by their files.
-docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.
+docs/decisions/0050-levels-of-an-audit.md describes what each level proves.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class AuditReport:
     aborted: int = 0
     compacted: int = 0
     files_checked: int = 0
-    files_of_others: int = 0  # which another engine has written, or deleted rows of
-    rows_compared: int = 0  # rows and dead letters whose offsets were held against the log
-    rows_decoded: int = 0  # of these, the ones of which the values were compared too
+    files_of_others: int = 0  # files written by another engine, or with rows that it deleted
+    rows_compared: int = 0  # rows and dead letters compared with the log by offset
+    rows_decoded: int = 0  # of these, those compared by value, too
     rows_gone_from_log: int = 0
     erased: int = 0
     erased_by_others: int = (
@@ -76,9 +76,9 @@ def audit(
     deep: bool = False,
     comparing: Callable[..., Differences] = compare,
 ) -> AuditReport:
-    """Compare lake and log, with `deep` every value. Raises DataLossError if the topic was replaced by another one.
+    """Compare lake and log, with `deep` every value. Raises DataLossError if the topic was replaced by a new topic.
 
-    Problems are in the report. `comparing` compares values, by Spark.
+    Problems are in the report. `comparing` is the function that compares values, by Spark.
     """
     table = Table(options.root)
     state = table.loaded()
@@ -200,7 +200,7 @@ def _check_rows(
 
 
 def _judge(run: Run, report: AuditReport) -> None:
-    """Report problems of a run, by its coordinates and headers."""
+    """Add the problems of a run to the report, by its coordinates and headers."""
     findings, partition = run.findings, run.offset_range.partition
     before = len(report.problems)
     report.rows_compared += findings.rows + findings.letters
@@ -245,7 +245,7 @@ def _check_strays(
 
 
 def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all: bool) -> list[OffsetRange]:
-    """Return the ranges to compare value by value: all, or those of which the log or files differ from the load."""
+    """Return the ranges to compare value by value: all, or the ranges where log or files differ from the load."""
     files = [file for file in inventory.files if file.path in paths]
     ranges: list[OffsetRange] = []
     for run in sorted(runs, key=lambda run: run.offset_range):
@@ -264,7 +264,7 @@ def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all:
 
 
 def tell(differences: Differences, report: AuditReport) -> None:
-    """Report problems of values."""
+    """Add the problems of values to the report."""
     if differences.altered:
         report.problems.append(f"{differences.altered} rows of the log are altered")
         report.missing += [[partition, offset, offset + 1] for partition, offset in differences.altered_first]

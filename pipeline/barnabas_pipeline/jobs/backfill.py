@@ -67,7 +67,7 @@ class _Part:
 def backfill(
     spark: SparkSession, options: LoadOptions, *, from_ms: int, to_ms: int, reason: str
 ) -> BackfillSummary:
-    """Backfill the hours that begin within [from_ms, to_ms). Raises DataLossError if the log lacks some of them."""
+    """Backfill the hours that begin within [from_ms, to_ms). Raises DataLossError if the log lacks records."""
     table = Table(options.root)
     state = table.loaded()
     EventSchema.from_dict(state.schema).check_evolution(options.schema)
@@ -129,9 +129,9 @@ def _plan(
 
 
 def _replace(part: _Part) -> tuple[list[DataFile], int]:
-    """Write the part's rows again, and the rows of other hours in its files unchanged; returns the number of replaced rows.
+    """Write the part's rows again, and rows of other hours in its files unchanged; returns (files, replaced rows).
 
-    Raises IncompleteError if the rows would be of other records than before.
+    Raises IncompleteError if the new rows are not of the same records.
     """
     event_time = part.options.schema.event_time
     writer = TableWriter(part.layout, part.options.schema, part.topic_id, part.partition)
@@ -149,7 +149,7 @@ def _replace(part: _Part) -> tuple[list[DataFile], int]:
 
 
 def _decode_again(part: _Part, old: Integers, writer: TableWriter) -> None:
-    """Write the rows of some offsets from the log. Raises IncompleteError if they are no longer rows."""
+    """Write the rows of some offsets from the log. Raises IncompleteError if a record is no longer a row."""
     new: list[Integers] = [np.empty(0, np.int64)]
     log = open_log(part.options.log)
     try:

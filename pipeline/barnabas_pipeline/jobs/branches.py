@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PublishSummary:
-    """The branch that was published or dropped: its snapshot and version, rows and offsets of the audit."""
+    """The branch that was published or dropped: its snapshot and version, with rows and offsets of the audit."""
 
     branch: str
     snapshot: int = 0
@@ -37,7 +37,7 @@ class PublishSummary:
 
 
 def check(root: Place | str) -> Table:
-    """Return the table of a branch that may be published. Raises UsageError for one that may not."""
+    """Return the table of a branch that may be published. Raises UsageError for other branches."""
     table = Table(root)
     table.loaded()
     branch = table.place.branch
@@ -56,9 +56,9 @@ def publish(
     deep: bool = False,
     comparing: Callable[..., Differences] = compare,
 ) -> PublishSummary:
-    """Audit a branch, and move main to the audited snapshot. The branch is removed then.
+    """Audit a branch, and move main to the audited snapshot. The branch is removed afterwards.
 
-    Raises DataLossError if it is not exact, UsageError if main has moved, IncompleteError if the branch has.
+    Raises DataLossError if it is not exact, UsageError if main has moved, IncompleteError if the branch has moved.
     """
     table = check(options.root)
     branch, head = table.place.branch, table.existing.current_snapshot()
@@ -82,7 +82,7 @@ def publish(
 
 
 def drop(root: Place | str) -> PublishSummary:
-    """Remove a branch; a vacuum removes its files. Raises UsageError if there is none."""
+    """Remove a branch; a vacuum removes its files. Raises UsageError if it does not exist."""
     place = place_of(root)
     table = Table(replace(place, branch=MAIN))
     if table.iceberg is None:

@@ -1,7 +1,7 @@
 """Choices of topics: by name and by pattern.
 
-The rule: what could be a name is a name, anything else is a regular expression for whole names. Expressions never match
-internal topics, nor names that begin with two underscores.
+The rule: a text that is a valid topic name is a name, any other text is a regular expression for whole names. Expressions
+never match internal topics, nor names that begin with two underscores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Topics of a load or a mirror: by name, by regular expression, without those that are excluded."""
+    """Topics of a load or a mirror: by name and by regular expression, without excluded topics."""
 
     names: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Choice:
 
 
 def parse_choice(topics: Iterable[str], excluded: Iterable[str]) -> Choice:
-    """Read `--topic` and `--exclude`; each of the former may be several, separated by commas. Raises UsageError."""
+    """Parse `--topic` (each may list several, separated by commas) and `--exclude`. Raises UsageError."""
     names, patterns = [], []
     for name in (part.strip() for text in topics for part in text.split(",")):
         if not name:
@@ -60,7 +60,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def choose(choice: Choice, topics: Mapping[str, bool]) -> list[str]:
-    """Return which of a source's topics (name: whether it is internal) are meant, without those that are missing."""
+    """Return the chosen topics among those of a source (name: whether internal), without missing topics."""
 
     meant = [compile_pattern(text) for text in choice.patterns]
     excluded = [compile_pattern(text) for text in choice.excluded]

@@ -1,7 +1,7 @@
 """compact: many small files of a partition of the table become few large ones, with exactly the same rows.
 
 The rule: a new file counts only if, read back from the store, it equals the old ones row for row. Old files stay until
-`vacuum` finds that no snapshot names them and that they are old enough, so readers are not disturbed.
+`vacuum` removes them, when no snapshot names them and they are old enough, so readers are not disturbed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CompactSummary:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Files of one partition of the table and one incarnation that become one."""
+    """Files of one partition of the table and one incarnation that are merged into one file."""
 
     layout: Layout
     topic_id: str
@@ -88,7 +88,7 @@ def compact(
             table.refresh()
             if table.existing.metadata_location == seen:
                 raise
-            continue  # others make progress, so there is another plan
+            continue  # another run made progress, so plan again
         faults.point("compact.after_commit")
         dead.publish()
         return summary
@@ -116,7 +116,7 @@ def plan(table: Table, state: State, target_bytes: int, files_min: int) -> Itera
 
 
 def check_columns(table: Table, schema: EventSchema) -> None:
-    """Raise UsageError for a table with columns that are not ours, which would be lost in files written again."""
+    """Raise UsageError for a table with columns that are not ours, which rewritten files would lack."""
     columns = {field.name for field in table.existing.schema().fields}
     foreign = columns - set(lake_schema(schema).names)
     if foreign:
@@ -126,7 +126,7 @@ def check_columns(table: Table, schema: EventSchema) -> None:
 
 
 def _bins(files: list[Piece], target_bytes: int) -> Iterator[list[Piece]]:
-    """Neighbouring files that are about `target_bytes` together."""
+    """Yield groups of neighbouring files of about `target_bytes` in total."""
     group: list[Piece] = []
     for file in files:
         if group and sum(file.size for file in group) + file.size > target_bytes:
@@ -137,7 +137,7 @@ def _bins(files: list[Piece], target_bytes: int) -> Iterator[list[Piece]]:
 
 
 def merge(group: _Group) -> DataFile:
-    """Write the rows of a group into one file, by partition and offset, and compare it with the old ones."""
+    """Write the rows of a group into one file, by partition and offset, and compare it with the old files."""
     schema = lake_schema(group.schema)
     rows = pa.concat_tables(scan.rows(group.layout, group.files, schema)).sort_by(SORT_KEY)
     partitions = {file.bounds.partition for file in group.files}

@@ -1,7 +1,7 @@
-"""Comparison of values: the log is decoded again as the load decoded it, and each row is compared with the lake's.
+"""Comparison of values: the log is decoded again as by the load, and each row is compared with the lake's.
 
-The rule: of the load's own data only the choice of the schema is trusted. This costs as much as a load or more, so an
-audit does it where cheaper evidence does not suffice, or everywhere on request.
+The rule: of the load's data only the choice of the schema is trusted. This costs as much as a load or more, so an audit
+does it where cheaper evidence does not suffice, or everywhere on request.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ EXAMPLES_MAX = 20
 
 @dataclass(slots=True)
 class Differences:
-    """Differences between log and lake within some ranges; coordinates are (partition, offset), the first few."""
+    """Differences between log and lake within some ranges; lists have the first few coordinates (partition, offset)."""
 
     rows: int = 0
-    gone: int = 0  # rows of the lake that the log does not have
+    gone: int = 0  # rows of the lake that the log lacks
     missing: int = 0
     missing_first: list[tuple[int, int]] = field(default_factory=list)
     altered: int = 0
@@ -49,7 +49,7 @@ def compare(
     ranges: list[OffsetRange],
     unreadable: frozenset[str],
 ) -> Differences:
-    """Compare all rows and dead letters within `ranges`, which the log has; files in `unreadable` count as empty."""
+    """Compare all rows and dead letters within `ranges`, which are in the log; files in `unreadable` count as empty."""
     from pyspark.sql import functions as sf
 
     state = inventory.state
@@ -112,7 +112,7 @@ def _within(ranges: list[OffsetRange], partition: str, offset: str) -> SparkColu
 
 
 def _sums(rows: DataFrame) -> dict[int, tuple[int, int, int]]:
-    """By partition: how many rows and offsets, and the sum of the hashes (which does not depend on their order)."""
+    """Return, by partition, (rows, offsets, sum of the hashes), which does not depend on their order."""
     from pyspark.sql import functions as sf
 
     total = sf.sum(sf.col("hash").cast("decimal(38,0)")).alias("total")

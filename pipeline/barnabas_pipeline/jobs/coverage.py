@@ -1,6 +1,6 @@
 """Account of every offset: the log by its batch headers, compared with the files by their coordinates.
 
-The rule: of the load's own data only the digest of decoded batches is used, which the log confirms. A run is a range of
+The rule: of the load's data only the digest of decoded batches is used, which the log confirms. A run is a range of
 consecutive commits; Spark's tasks check its pieces.
 """
 
@@ -42,25 +42,25 @@ _NOTHING = Bounds(0, 0, 0, -1)  # of a partition that no longer exists
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive commits of one partition: their claims together, the part that the log still has, and the findings."""
+    """Consecutive commits of one partition: their sums, the part that is still in the log, and the findings."""
 
     offset_range: OffsetRange
-    digest: int | None  # None: some commit has none
+    digest: int | None  # None: a commit has no digest
     control: int
     aborted: int
-    accounted: int  # offsets that are rows or dead letters
-    in_log: OffsetRange  # its part that the log has
+    accounted: int  # number of offsets that are rows or dead letters
+    in_log: OffsetRange  # the part that the log has
     findings: Findings = field(default_factory=lambda: Findings())
 
     @property
     def is_as_loaded(self) -> bool:
-        """True if the log has the very batches of the load, all of them."""
+        """True if the log has all batches of the load, unchanged."""
         return self.in_log == self.offset_range and self.findings.digest == self.digest
 
 
 @dataclass(slots=True)
 class Findings:
-    """Findings in a piece, or in all pieces of a run together."""
+    """Findings in a piece, or in all pieces of a run."""
 
     run: int = -1
     digest: int = 0
@@ -69,7 +69,7 @@ class Findings:
     rows: int = 0
     letters: int = 0
     accounted: int = 0
-    gone: int = 0  # rows and dead letters of offsets that the log has no more, or never had
+    gone: int = 0  # rows and dead letters of offsets that are not in the log
     erased: int = 0
     back_first: list[int] = field(default_factory=list)  # erased offsets that are rows
     missing: int = 0
@@ -78,7 +78,7 @@ class Findings:
     strange_first: list[int] = field(default_factory=list)
 
     def add(self, other: Findings) -> None:
-        """Count in another piece of the same run."""
+        """Add the findings in another piece of the same run."""
         self.digest = digest.add(self.digest, other.digest)
         for name in ("control", "aborted", "rows", "letters", "accounted", "gone", "erased", "missing"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -88,7 +88,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a run that one task looks at, and the files that may have rows of it."""
+    """A part of a run that one task checks, and the files that may have rows of it."""
 
     run: int
     offset_range: OffsetRange
@@ -104,7 +104,7 @@ Item = Piece | list[Seen]
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All that counts at one state: entries of the ledger, files with rows, files of dead letters."""
+    """The entries of the ledger, files with rows and files of dead letters that count at one state."""
 
     state: State
     entries: list[Entry]
@@ -114,7 +114,7 @@ class Inventory:
 
     @property
     def files(self) -> list[Seen]:
-        """All files."""
+        """All files with rows or dead letters."""
         return [*self.rows, *self.dead]
 
 
@@ -133,7 +133,7 @@ def take_inventory(table: Table) -> Inventory:
 
 
 def plan_runs(entries: Iterable[Entry], state: State, bounds: Mapping[int, Bounds]) -> list[Run]:
-    """Return the loads of the present incarnation as runs; the run at the start of the log is kept short."""
+    """Return the loads of the present incarnation as runs; the run at the start of the log is short."""
     runs: list[Run] = []
     last: dict[int, Run] = {}
     for entry in entries:
@@ -187,7 +187,7 @@ def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
 
 
 def _near(files: list[F], offset_range: OffsetRange) -> tuple[F, ...]:
-    """The files that may have something of a range."""
+    """Return the files that may have rows or dead letters of a range."""
     partition, start, end = offset_range.partition, offset_range.start, offset_range.end
     return tuple(file for file in files if file.may_have(partition, start, end))
 
@@ -247,7 +247,7 @@ def _look(
 
 
 def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Findings:
-    """Compare the offsets that a piece of log has with those of the lake, one by one."""
+    """Compare the offsets in a piece of the log with the offsets in the lake."""
     rows = row_offsets(layout, piece.rows, piece.offset_range, topic_id)
     letters, dead = dead_offsets(layout, piece.dead, piece.offset_range)
     both = np.sort(np.concatenate([rows, dead]))

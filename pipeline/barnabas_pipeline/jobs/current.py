@@ -1,10 +1,10 @@
 """current: a table of current rows by key, from the events that `load` writes; and a check of it.
 
-The rule: only the table records what was applied. A run reads the events from there up to the end of the events' ledger,
-and commits rows and offsets together. If applied events have changed (dead letters became rows, hours were decoded
-again, a topic was recreated), everything is applied again, in one commit. Small increments are merged in this process,
-without Spark. Large ones are the same two functions in Spark's tasks: changes of files of events, grouped by bucket, and
-merged bucket by bucket.
+The rule: only the table records which events were applied. A run reads the other events up to the end of the events'
+ledger, and commits rows and offsets together. If applied events have changed (dead letters became rows, hours were decoded
+again, a topic was recreated), all events are applied again, in one commit. Small increments are merged in this process,
+without Spark. Large increments run the same two functions in Spark's tasks: changes of files of events, grouped by bucket,
+and merged bucket by bucket.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Integers
 
 IN_PROCESS_ROWS_MAX = 2_000_000
-"""Events and rows of the table together; with more Spark's tasks pay for themselves."""
-AGAIN = ("redrive", "backfill", "erase")  # after these, events that were applied are others
+"""Most events and rows of the table in total that are merged in this process; above, Spark is faster."""
+AGAIN = ("redrive", "backfill", "erase")  # kinds of entries that change applied events
 DIFFERENCES_MAX = 20
 
 
 @dataclass(slots=True)
 class CurrentOptions:
-    """Options of a run; `shape` None: as the table is made. `spark` gives a session when one is needed."""
+    """Options of a run; `shape` None: the existing table's. `spark` returns a session when one is needed."""
 
     events: Place
     spark: Callable[[], SparkSession]
@@ -55,13 +55,13 @@ class CurrentOptions:
     name: str = ""
     rebuild: bool = False
     keep_snapshots: int = 0
-    waits: bool = False  # for a first load
+    waits: bool = False  # for the first load
     in_process_rows_max: int = IN_PROCESS_ROWS_MAX
 
 
 @dataclass(slots=True)
 class CurrentSummary:
-    """Figures of one run; `lost` are events without a key, or of no known kind, `dead` dead letters of the topic."""
+    """Figures of one run; `lost` counts events without a key or of unknown kind, `dead` the topic's dead letters."""
 
     version: int = 0
     events_version: int = 0
@@ -97,19 +97,19 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
         self.table = CurrentTable(self.events, options.name)
         self.summary = CurrentSummary()
         self._rebuilds = options.rebuild
-        self._idle = (-1, -1)  # versions of rows and events that need nothing
+        self._idle = (-1, -1)  # versions of rows and events with nothing to apply
 
     def __str__(self) -> str:
         return f"table {self.table.place.name}"
 
     def poll(self, done: Round) -> Plan | None:
-        """Plan what there is to apply. Raises IncompleteError, UsageError, BrokenLakeError."""
+        """Plan the events to apply. Raises IncompleteError, UsageError, BrokenLakeError."""
         with done.step("plan"):
             self.events.refresh()
             return self._plan(self.table.refresh())
 
     def note(self, done: Round) -> None:
-        """Say where both tables are."""
+        """Note the present versions and counts of both tables."""
         done.has_more = done.has_done
         state, applied = self.events.state(), self.table.applied
         self.summary.version, self.summary.events_version = applied.version, applied.events_version
@@ -119,7 +119,7 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
     # --- planning ---------------------------------------------------------------------------------------------------
 
     def _plan(self, applied: Applied) -> Plan | None:
-        """Return the events to apply; None: there are none."""
+        """Return the events to apply; None without such events."""
         state = self.events.state()
         if not state.version and self.options.waits:
             return None
@@ -153,7 +153,7 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
         return applied.shape
 
     def _reason(self, applied: Applied, state: State) -> str:
-        """Return why everything must be applied again; empty if it need not be."""
+        """Return the reason to apply all events again; empty if only new events are applied."""
         if not applied.version:
             return "new"
         if self._rebuilds:
@@ -247,7 +247,7 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
         done.has_done = True
 
     def _retained(self, state: State) -> tuple[Retained, ...]:
-        """Return the events that were removed for their age: their rows stay when all others are applied again."""
+        """Return the events that were removed by retention: their rows stay when all other events are applied again."""
         retained: list[Retained] = []
         erased: list[str] = []
         for entry in reversed(self.events.entries()):
@@ -270,7 +270,7 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
         pieces: list[Piece],
         buckets: Iterable[int],
     ) -> list[Bucket]:
-        """Call `work` with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
+        """Call `work` with the changes of each changed bucket, and of `buckets`; in Spark if they are many."""
         events = sum(end - start for start, end in increment.ranges.values())
         if events + self.table.rows <= self.options.in_process_rows_max:
             tables: dict[int, list[pa.Table]] = {bucket: [] for bucket in buckets}
@@ -293,7 +293,7 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
     # --- checking ---------------------------------------------------------------------------------------------------
 
     def check(self) -> CheckReport:
-        """Make the rows again from all events that were applied, and compare. Raises UsageError."""
+        """Derive the rows again from all applied events, and compare. Raises UsageError."""
         self.events.refresh()
         applied = self.table.refresh()
         if applied.shape is None:
@@ -337,18 +337,18 @@ class CurrentRows(Rounds["Plan", Round, CurrentSummary]):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Events to apply; `reason` says why all of them again."""
+    """Events to apply; `reason` is set if all events are applied again."""
 
     form: Form
     state: State
     reason: str
     increment: Increment
     pieces: list[Piece]
-    is_moving: bool = False  # all files are written again, at the place that the table has now
+    is_moving: bool = False  # all files are rewritten at the table's present location
 
 
 def _pieces(events: Table, topic_id: str, ranges: dict[int, tuple[int, int]]) -> list[Piece]:
-    """The files that may have events of some ranges."""
+    """Return the files that may have events of some ranges."""
     return [
         piece
         for piece in events.pieces()
@@ -361,7 +361,7 @@ def _pieces(events: Table, topic_id: str, ranges: dict[int, tuple[int, int]]) ->
 
 
 def _truncations(events: Table, plan: Plan) -> list[Moment]:
-    """The truncations among the events of a plan. Each has the latest moment of its partition up to there."""
+    """Return the truncations among the events of a plan, each with the latest moment of its partition up to there."""
     increment = plan.increment
     names = ("_topic_id", PARTITION, OFFSET, "_timestamp")
     told = [plan.form.read.field("op"), *([plan.form.read.field("source")] if plan.form.has_lsn else [])]
@@ -389,7 +389,7 @@ def _truncations(events: Table, plan: Plan) -> list[Moment]:
 def _note_latest(
     table: pa.Table, truncations: dict[int, list[int]], latest: dict[int, list[tuple[int, int]]]
 ) -> None:
-    """Take note of the latest moment before each truncation of a partition and after the one before."""
+    """Note the latest moment before each truncation of a partition, after the previous truncation."""
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
     time = table["_timestamp"].cast(pa.int64()).to_numpy()
     lsn = np.zeros(len(table), np.int64)
@@ -416,7 +416,7 @@ def _unpacked(data: bytes) -> pa.Table:
 
 
 def _compared(form: Form, bucket: int, expected: pa.Table, there: pa.Table) -> Bucket:
-    """Compare the rows that a bucket should have with those that it has: how many differ, and which."""
+    """Compare expected with present rows of a bucket: the number of differences, and the first few as text."""
     if expected.equals(there.sort_by([(name, "ascending") for name in form.keys])):
         return Bucket(bucket)
     rows: list[dict[str, list[str]]] = []

@@ -1,10 +1,10 @@
 """Results from lakes: partial aggregates that merge in any order, and final results.
 
-The rule: a job's result is a function of the set of events, not of their order or batches. Partials have whole numbers
-and sets, so merging them is exact; fractions appear only in the last step. So a batch, a stream of micro-batches and a
-replay give the same bytes. A run reads the files added since the last commit, and merges their partials into the
-affected parts of the old ones. The job defines the parts: a day, a bucket, a partition. The cost depends on the new
-files, and on the condensed rest.
+The rule: a job's result is a function of the set of events, not of their order or batches. Partials have whole numbers and
+sets, so merging them is exact; fractions appear only in the last step. So a batch, a stream of micro-batches and a replay
+give the same bytes. A run reads the files added since the last commit, and merges their partials into the affected old
+parts. The job defines the parts: a day, a bucket, a partition. The cost depends on the new files, and on the condensed form
+of the other parts.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ NEW_ROWS = (
     "load",
     "restart",
     "redrive",
-)  # kinds of commits that add rows; the files of others have rows that were there
+)  # kinds of commits that add rows; other kinds rewrite existing rows
 GROUP = "barnabas_pipeline.jobs"
-"""Entry points of jobs that other packages bring along."""
+"""Entry point group of jobs of other packages."""
 
 
 class DerivedJob:
-    """Parts that a job is made of. A small one has `name`, `kinds`, `partial` and `finish`."""
+    """Base of jobs. A small job defines `name`, `kinds`, `partial` and `finish`."""
 
     name: str
     kinds: tuple[str, ...]
-    """The tables that it reads, by the name of their topic (without prefix)."""
+    """The tables that the job reads, by the names of their topics (without prefix)."""
     sums: tuple[str, ...] = ("count",)
-    """Columns of partials that are added up; those of the same values in all others are merged."""
+    """Columns of partials that are added up; rows with equal values in all other columns are merged."""
 
     def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
-        """Aggregate the events of some frames, one for each kind that was loaded, into a frame of partials."""
+        """Return a frame of partials, aggregated from frames of events, one for each loaded kind."""
         raise NotImplementedError
 
     def merge(self, partials: DataFrame) -> DataFrame:
@@ -68,7 +68,7 @@ class DerivedJob:
         return partials.groupBy(*keys).agg(*(sf.sum(column).alias(column) for column in self.sums))
 
     def part(self) -> SparkColumn:
-        """Make the column that says which part a partial is of; a run writes again the parts that it has news of.
+        """Return the column with the part of a partial; a run rewrites the parts with new events.
 
         Null and the empty text are the part `none`.
         """
@@ -81,35 +81,35 @@ class DerivedJob:
         return partials
 
     def by_part(self, partials: DataFrame) -> Mapping[str, DataFrame]:  # noqa: ARG002 - for those that have some
-        """Return the results of each part, by name, with the column `part`; those of other parts stay.
+        """Return the results of each part, by name, with the column `part`; results of other parts are kept.
 
-        Files are named by part, its name as in a URL.
+        Files are named by part, URL-encoded.
         """
         return {}
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """Make the results, by name, of all that was condensed, which has the column `part`."""
+        """Return the final results, by name, from all condensed parts, which have the column `part`."""
         raise NotImplementedError
 
     def params(self) -> Document:
-        """Return the settings that partials depend on: others make all of them again."""
+        """Return the settings that partials depend on: a change causes a replay."""
         return vars(self)
 
     def messages(self, derived: Derived) -> Mapping[str, Json]:
-        """Return results as messages for a topic, by key; a job that has none leaves this out."""
+        """Return results as messages for a topic, by key; a job without messages does not define it."""
         raise NotImplementedError
 
     def score(self, derived: Derived, truth: Truth) -> Document:  # noqa: ARG002 - for those that can
-        """Judge results by the truth of a simulation."""
+        """Return scores of the results, compared with the truth of a simulation."""
         return {}
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
-        """Add options of its command line."""
+        """Add the job's command-line options."""
 
     @classmethod
     def from_options(cls, args: argparse.Namespace) -> DerivedJob:  # noqa: ARG003 - for those that have some
-        """Make one as the options say. Raises UsageError."""
+        """Return a job with these options. Raises UsageError."""
         return cls()
 
 
@@ -129,7 +129,7 @@ class DerivedSummary:
 
 @dataclass(slots=True)
 class _News:
-    """Files that a run reads, by kind; `is_replay` if they are all."""
+    """Files that a run reads, by kind; `is_replay` if these are all files."""
 
     pieces: dict[str, list[Piece]]
     is_replay: bool
@@ -140,9 +140,9 @@ class _News:
 
 
 class Derived:
-    """The results of one job below `root`, from the lake below `lake`, of all events or of those of some time.
+    """The results of one job below `root`, from the lake below `lake`, of all events or of a span of time.
 
-    Both are directories or locations of any store; properties of the lake are those of both stores.
+    Both are directories or locations of any store; the lake's properties apply to both stores.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Derived:
         return summary
 
     def result(self, name: str) -> pa.Table:
-        """A result of the newest commit as an Arrow table; one by parts is that of all parts together."""
+        """Return a result of the newest commit as an Arrow table; a result by parts with the rows of all parts."""
         results = self.store.state().results
         names = [
             path
@@ -252,7 +252,7 @@ class Derived:
         return not file.hours or self._has_any(file.hours)
 
     def _has_changed_rows(self, entry: Entry) -> bool:
-        """Return whether a commit may have changed or removed rows of the span; an erasure does not tell their hours."""
+        """Return whether a commit may have changed or removed rows of the span; erasures do not record hours."""
         if entry.kind == "backfill":
             return self._has_any(map(hour_number, entry.job["hours"]))
         return entry.kind == "erase"
@@ -267,7 +267,7 @@ class Derived:
     def _span(self, state: State) -> Span | None:
         return None if self._span_ms is None else (str(state.schema["event_time"]), *self._span_ms)
 
-    # --- what follows from it ---------------------------------------------------------------------------------------
+    # --- partials and results ---------------------------------------------------------------------------------------
 
     def _make(
         self,
@@ -289,7 +289,7 @@ class Derived:
         summary.parts = len(changed)
         newer.partials = kept.partials | changed
         faults.point("derived.after_partials")
-        if newer.settings != kept.settings:  # the rest of the results may change
+        if newer.settings != kept.settings:  # the other results may change
             changed, kept = newer.partials, ResultState()
         touched = self.store.read_parts(spark, changed, fresh.schema)
         newer.condensed, condensed = newer.partials, touched
@@ -316,7 +316,7 @@ class Derived:
         news: _News,
         summary: DerivedSummary,
     ) -> tuple[DataFrame, DataFrame]:
-        """Return the partials of new events, and these merged with the parts that they touch."""
+        """Return (the partials of new events, these merged with the parts that they affect)."""
         tables = {
             kind: frames.read_pieces(
                 spark, self.tables[kind], states[kind], pieces, span=self._span(states[kind])
@@ -335,7 +335,7 @@ class Derived:
     def _in_parts(self, partials: DataFrame) -> DataFrame:
         from pyspark.sql import functions as sf
 
-        part = sf.nullif(self.job.part().cast("string"), sf.lit(""))  # Spark names both directories alike
+        part = sf.nullif(self.job.part().cast("string"), sf.lit(""))  # Spark writes both to one directory
         return partials.withColumn(PART, sf.coalesce(part, sf.lit("none")))
 
     def _report(self, summary: DerivedSummary, out: str) -> None:

@@ -37,12 +37,12 @@ CONNECT_SECONDS = 5.0
 FREE_BYTES_MIN = 1 << 30
 FORMATS, HDFS = "formats", "hdfs"
 EXTRAS = {FORMATS: ("google.protobuf",), HDFS: ("hdfs_native",)}
-"""Packages of other extras, by their import names."""
+"""Packages of other extras, by import name."""
 DISTRIBUTIONS = {"google.protobuf": "protobuf"}
 
 
 class Line(NamedTuple):
-    """The result of a check; `exit_code` is that of the job if nothing worse is found."""
+    """The result of a check; `exit_code` is that of the job unless another line is worse."""
 
     name: str
     status: str
@@ -95,7 +95,7 @@ def _rank(code: int) -> int:
 
 
 class NoteError(Exception):
-    """A check has met something that a load may do without."""
+    """A check found a problem that does not stop a load."""
 
 
 def _run(name: str, check: Callable[[], str]) -> Line:
@@ -105,7 +105,7 @@ def _run(name: str, check: Callable[[], str]) -> Line:
         return Line(name, NOTE, str(error))
     except PipelineError as error:
         return Line(name, PROBLEM, _one_line(error), error.exit_code)
-    except Exception as error:  # of a library that the check is about
+    except Exception as error:  # any error of the library under check
         return Line(name, PROBLEM, f"{type(error).__name__}: {_one_line(error)}", EXIT_INCOMPLETE)
 
 
@@ -135,7 +135,7 @@ def _packages(extras: Iterable[str]) -> str:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # of the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
@@ -318,7 +318,7 @@ def _catalog(lake: Lake) -> str:
 
 
 def _table(checkup: Checkup, topic: str) -> str:
-    """Look at the table of a topic, and at the schema that a load would take."""
+    """Check the table of a topic, and the schema that a load would use."""
     from barnabas_pipeline.jobs.load import find_loss
     from barnabas_pipeline.lake.iceberg import check_writable, is_made
     from barnabas_pipeline.lake.table import Table

@@ -65,13 +65,13 @@ def condition_of(table: Table, where: str) -> BooleanExpression:
     try:
         condition = parser.parse(where)
         bind(table.existing.schema(), condition, case_sensitive=True)
-    except Exception as error:  # pyparsing's, or pyiceberg's for a column or a literal that does not fit
+    except Exception as error:  # pyparsing's errors, and pyiceberg's for wrong columns or literals
         raise UsageError(f"--where {where!r}: {error}".splitlines()[0]) from None
     return condition
 
 
 def retain(root: Place | str, *, before_ms: int) -> EraseSummary:
-    """Remove the rows of the hours that ended by a time."""
+    """Remove the rows of the hours that ended before or at a time, in ms since 1970."""
     table = Table(root)
     state = table.loaded()
     before_ms = before_ms // HOUR_MS * HOUR_MS
@@ -83,7 +83,7 @@ def retain(root: Place | str, *, before_ms: int) -> EraseSummary:
 def _remove(
     table: Table, kind: str, where: BooleanExpression, job: dict[str, object], note: str
 ) -> EraseSummary:
-    """Remove rows in one commit, planned again where another writer was faster."""
+    """Remove rows in one commit, which is planned again if another writer was faster."""
     while True:
         check_writable(table.existing)
         state = table.state()
@@ -104,7 +104,7 @@ def _remove(
         is_for_current = kind == "erase" and any(each.kind == "retain" for each in table.entries())
         if (
             not entry.remove and not is_for_current
-        ):  # current rows may be of events that were removed for their age
+        ):  # current rows may be of events that were removed by retention
             return summary
         summary.files_before, summary.files_after = len(entry.remove), len(entry.add)
         seen = table.existing.metadata_location
@@ -127,7 +127,7 @@ def _rewrite(
     entry: Entry,
     offsets: Offsets,
 ) -> None:
-    """Write a file again without the rows that match a condition, if there are any."""
+    """Rewrite a file without the rows that match a condition, if it has such rows."""
     metadata, _ = layout.open()
     columns = lake_schema(schema)
 
@@ -180,7 +180,7 @@ class Offsets:
         return result
 
     def write(self, layout: Layout) -> Iterator[DataFile]:
-        """Write them into files, one for each partition."""
+        """Write the offsets into files, one for each partition, and yield the files."""
         for (topic_id, partition), offsets in self.items():
             if len(offsets):
                 yield write_erased(layout, offsets, topic_id, partition)
@@ -191,7 +191,7 @@ class Offsets:
 
 @dataclass(slots=True)
 class Deletions:
-    """Rows that snapshots of other engines have deleted and that are still gone; the snapshots, told for people."""
+    """Rows that snapshots of other engines have deleted and that are still missing; the snapshots, as text."""
 
     snapshots: list[int] = field(default_factory=list)
     offsets: Offsets = field(default_factory=Offsets)

@@ -1,6 +1,6 @@
 """feed: for each member the newest items that the members they follow voted for.
 
-The rule: an item is in a feed once, for its newest vote; so a feed can be written again and again by (member, item).
+The rule: an item is in a feed once, for its newest vote; so a feed can be rewritten repeatedly by (member, item).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ITEMS_MAX = 20
 
 
 class Feed(DerivedJob):
-    """Partials: of each member the newest votes in favour, as many items as a feed has."""
+    """Partials: the newest votes in favour of each member, for as many items as a feed has."""
 
     name = "feed"
     kinds = ("votes",)
@@ -60,7 +60,7 @@ class Feed(DerivedJob):
         return rows.withColumn("place", place).where(sf.col("place") <= self.items_max).drop("place")
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """`feed`: member, place (1 is the newest), item, the voter, and the time of the vote in ms."""
+        """Return `feed`: member, place (1 is the newest), item, the voter, and the time of the vote in ms."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 

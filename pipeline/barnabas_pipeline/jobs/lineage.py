@@ -49,7 +49,7 @@ ROWS_MAX = 20
 class Trace:
     """The fate of an offset of one incarnation of a topic: `outcome` is one of this module's words.
 
-    `loaded`, `file` and `removed` name commits as `Commit` has them, `row` has the values of a row, or a dead letter.
+    `loaded`, `file` and `removed` are commits, `row` has the values of a row or of a dead letter.
     """
 
     topic_id: str
@@ -67,7 +67,7 @@ class Lineage:
     """The history of a table at the time of construction."""
 
     def __init__(self, table: Table, log: LogOptions | None = None) -> None:
-        """`log`: the topic, for offsets that the lake alone does not explain."""
+        """`log`: the topic, to look up offsets that the lake does not explain."""
         self.table = table
         self.state = table.loaded()
         self.entries = table.entries()
@@ -220,7 +220,7 @@ class Lineage:
         )
 
     def _is_accounted(self, trace: Trace, partition: int, commit: PartitionCommit) -> bool:
-        """Return whether all records of a commit are rows, dead letters or erased: any other offset has none."""
+        """Return whether all records of a commit are rows, dead letters or erased: then other offsets have no record."""
         span = OffsetRange(partition, commit.start, commit.end)
         erased = [file for entry in self.entries for file in entry.erased if file.topic_id == trace.topic_id]
         near = [file for file in erased if file.may_have(partition, span.start, span.end)]
@@ -264,7 +264,7 @@ class Lineage:
         return "; ".join(f"a dead letter until version {entry.version}" for entry in redrives)
 
     def _commit(self, entry: Entry) -> Document:
-        """Name a commit: its version, kind and job, its snapshot and when that was made; none once it has expired."""
+        """Return a commit's version, kind and job, and its snapshot and time, None if the snapshot has expired."""
         snapshot = self._snapshots.get(str(entry.version))
         when = None
         if snapshot is not None:
@@ -285,7 +285,7 @@ class Lineage:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a row as JSON has it."""
+    """Return a value of a row in JSON form."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""load: from topics into the lake, exactly once. This module makes one commit of one topic; `loading` those of many.
+"""load: from topics into the lake, exactly once. This module has a commit of one topic; `loading` loads many.
 
-The rule: only the lake records what was loaded. A load begins where the last commit ended, and bad records go to the
-dead letters in the same commit.
+The rule: only the lake records which offsets were loaded. A load begins where the last commit ended, and bad records go to
+the dead letters in the same commit.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class LoadOptions:
     log: LogOptions
     root: Place | str  # of the table
     schema: EventSchema
-    decoding: Document = field(default_factory=dict)  # more limits of the decoder, its format among them
+    decoding: Document = field(default_factory=dict)  # further limits of the decoder, including its format
     selection: Selection = field(default_factory=Selection)
     on_data_loss: str = FAIL
     offsets_per_commit_max: int = OFFSETS_PER_COMMIT_MAX
-    split_bytes: int | None = None  # None: as many tasks as cores, if it is worth it
+    split_bytes: int | None = None  # None: as many tasks as cores, if large enough
     target_file_bytes: int = TARGET_FILE_BYTES
     past_max_ms: int = PAST_MAX_MS
     value_bytes_max: int = VALUE_BYTES_MAX
@@ -67,7 +67,7 @@ class LoadOptions:
 
     @property
     def decoder(self) -> formats.Decoder:
-        """The decoder that tasks use."""
+        """The decoder for the tasks."""
         bounds = {"value_bytes_max": self.value_bytes_max, "past_max_ms": self.past_max_ms}
         return formats.restore(self.schema, bounds | self.decoding)
 
@@ -99,7 +99,7 @@ class LoadSummary:
 
 
 def only_end(selection: Selection) -> Selection:
-    """Return a selection of everything up to the same end."""
+    """Return a selection of all records up to the same end."""
     return Selection(ending=selection.ending, ending_timestamp_ms=selection.ending_timestamp_ms)
 
 
@@ -107,7 +107,7 @@ def only_end(selection: Selection) -> Selection:
 
 
 def gone(topic: str, where: str, state: State) -> PipelineError:
-    """Return the error of a topic that is not there: a loss if some of it was loaded already."""
+    """Return the error for a missing topic: a loss if a part of it was loaded already."""
     if not state.version:
         return NoTopicError(f"there is no topic {topic!r} at {where}")
     missing = [MissingOffsets(partition, end, None) for partition, end in sorted(state.ends.items())]
@@ -115,7 +115,7 @@ def gone(topic: str, where: str, state: State) -> PipelineError:
 
 
 def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], options: LoadOptions) -> None:
-    """Check that the topic is the one that the table was loaded from, and that no records in between are missing.
+    """Check that the table was loaded from this topic, and that no records in between are missing.
 
     Raises DataLossError with the missing offsets; with `on_data_loss` record it commits the loss instead.
     """
@@ -137,7 +137,7 @@ def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], opti
 
 
 def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
-    """Return the records that can never be loaded, if any: the topic was replaced, or its log begins or ends elsewhere."""
+    """Return the records that can never be loaded, if any: the topic was replaced, or its log has lost them."""
     earlier = (state.cluster_id, state.topic_id)
     if earlier != (identity.cluster_id, identity.topic_id):
         missing = [
@@ -154,7 +154,7 @@ def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) 
     missing = []
     cause = ""
     for partition in sorted({*state.ends, *bounds}):
-        end = state.ends.get(partition, 0)  # of a partition that came after the last load, nothing was loaded
+        end = state.ends.get(partition, 0)  # of a partition added after the last load, nothing was loaded
         bound = bounds.get(partition)
         if bound is None:
             cause = f"partitions of {identity.topic} are gone"
@@ -176,7 +176,7 @@ def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) 
 
 
 def new_entry(table: Table, kind: str, identity: TopicIdentity, schema: EventSchema, job: Document) -> Entry:
-    """Begin the entry that follows the table's state."""
+    """Return a new entry that follows the table's state."""
     state = table.state()
     return Entry(
         version=state.version + 1,
@@ -230,9 +230,9 @@ def _job(options: LoadOptions) -> Document:
 def run_tasks(
     spark: Callable[[], SparkSession], tasks: list[LoadTask], worker_offsets_max: int = worker.OFFSETS_MAX
 ) -> list[TaskResult | PipelineError]:
-    """Run the tasks in one Spark job, small ones together; up to `worker_offsets_max` offsets in a worker beside it.
+    """Run the tasks in one Spark job, small tasks together; up to `worker_offsets_max` offsets in the worker instead.
 
-    Returns the result or the error of each, in order. Raises errors of the job as a whole, such as workers that die
+    Returns the result or the error of each task, in order. Raises errors of the job as a whole, such as workers that die
     repeatedly.
     """
     offsets = sum(len(task.offset_range) for task in tasks)
@@ -262,7 +262,7 @@ def collected(rows: RDD[Any]) -> list[Any]:
 
 
 def unwrap(error: Exception) -> Exception:
-    """Return the error that a task raised, of which Spark has only the text; a bug is returned unchanged."""
+    """Return the error that a task raised, from the text in Spark's error; for a bug, Spark's error unchanged."""
     cause = ""
     for line in str(error).splitlines():
         name, separator, detail = line.strip().partition(": ")
@@ -299,9 +299,9 @@ def fill(
     *,
     known_partitions: Collection[int] = (),
 ) -> None:
-    """Put the tasks' results into the entry, and check that it covers the ranges exactly.
+    """Add the tasks' results to the entry, and check that it covers the ranges exactly.
 
-    An empty range is omitted, unless its partition is none of `known_partitions`: then the table records its start.
+    An empty range is omitted, unless its partition is not in `known_partitions`: then the table records its start.
     """
     for offset_range in ranges:
         if not len(offset_range) and offset_range.partition in known_partitions:

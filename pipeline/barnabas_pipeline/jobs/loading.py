@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 CLIENT_ID = "barnabas-pipeline"
 OFFSETS_PER_ROUND_MAX = 2_000_000
 TOGETHER = 8  # tables that are opened or committed to at the same time
-TABLES_OPEN_MAX = 1_000  # with the metadata of all their snapshots in memory
+TABLES_OPEN_MAX = 1_000  # tables with the metadata of all their snapshots in memory
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,7 +57,7 @@ Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
 
 
 class Parts(NamedTuple):
-    """Parts of rounds."""
+    """Replaceable parts of rounds."""
 
     open_source: Callable[..., Source] = open_source
     run_tasks: Callable[
@@ -73,7 +73,7 @@ PARTS = Parts()
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Topics of a cluster that are loaded: how it is reached, and into which table and how a topic is loaded.
+    """The topics of a load: their cluster, and the table and options of each topic.
 
     `place_of` and `options_of` may raise UsageError, the latter also IncompleteError.
     """
@@ -87,13 +87,13 @@ class Topics:
 
 
 class TableNames:
-    """Names of tables, each of one topic."""
+    """Registry of table names, each of one topic."""
 
     def __init__(self) -> None:
         self._topics: dict[str, str] = {}
 
     def take(self, topic: str, root: Place | str) -> None:
-        """Raise UsageError if the table of a topic, or one beside it, is another topic's."""
+        """Register the tables of a topic. Raises UsageError if one of them is another topic's."""
         name = place_of(root).name
         names = (name, f"{name}{dead.SUFFIX}", f"{name}{current.SUFFIX}")
         for table_name in names:
@@ -118,13 +118,13 @@ class Commit:
 
     @property
     def count(self) -> int:
-        """The offsets that it covers."""
+        """The number of offsets that the commit covers."""
         return sum(end - start for start, end in self.offsets.values())
 
 
 @dataclass(slots=True)
 class LoadRound(Round):
-    """A round: its commits, and how far the load has come since it began."""
+    """A round: its commits, and the progress of the load since its start."""
 
     topics: int = 0
     commits: list[Commit] = field(default_factory=list)
@@ -134,26 +134,26 @@ class LoadRound(Round):
 
 
 class Watcher:
-    """Receives the events of a load, in the thread that loads."""
+    """Observer of a load; its methods are called in the thread of the load."""
 
     def joined(self, topic: str) -> None:
-        """A topic is loaded from now on."""
+        """Called when a topic is added to the load."""
 
     def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
-        """A topic has failed, in another way than before: for good, or it is tried again."""
+        """Called when a topic fails with a new error; `is_over`: it is not tried again."""
 
     def recovered(self, topic: str) -> None:
-        """A topic that had failed works again."""
+        """Called when a failed topic is loaded again."""
 
     def committed(self, commit: Commit) -> None:
-        """Something was committed."""
+        """Called after each commit."""
 
     def ended(self, done: LoadRound) -> None:
-        """A round has ended."""
+        """Called after each round."""
 
 
 class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
-    """A load of topics."""
+    """A load of topics, in rounds."""
 
     kind = LoadRound
     watchers: list[Watcher]
@@ -168,7 +168,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         worker_offsets_max: int = worker.OFFSETS_MAX,
         watchers: Sequence[Watcher] = (),
     ) -> None:
-        """`is_bounded`: load what there is at the first round. `offsets_max` of a round, 0: as usual.
+        """`is_bounded`: load up to the ends at the first round. `offsets_max` limits a round; 0: the default.
 
         `spark` returns the session, which rounds of at most `worker_offsets_max` offsets do without.
         """
@@ -196,7 +196,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._source.close()
 
     def run(self, trigger: str = ONCE, after: Callable[[], None] = lambda: None) -> LoadSummary:
-        """Load until the end, and close. Raises the errors of a load, of many topics the worst."""
+        """Load until the end, and close. Raises the errors of a load: of many topics the worst."""
         try:
             super().run(trigger, after)
         finally:
@@ -232,7 +232,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
     # --- a round ----------------------------------------------------------------------------------------------------
 
     def poll(self, done: LoadRound) -> list[tuple[Stream, Plan]] | None:
-        """Plan a portion of the new records. Raises IncompleteError without a cluster, UsageError for one table of two."""
+        """Plan a portion of the new records. Raises IncompleteError without a cluster, UsageError for a shared table."""
         with done.step("ask"):
             topics = self._source.topics()
             due = self._due(topics)
@@ -254,7 +254,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
     # --- which topics -----------------------------------------------------------------------------------------------
 
     def _join(self, topics: Mapping[str, Topic]) -> None:
-        """Add new topics; a bounded load has those of its first round."""
+        """Add new topics; a bounded load adds topics only in its first round."""
         if self.is_bounded and self._count > 1:
             return
         choice = self._topics.choice
@@ -278,7 +278,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
             self.streams[name] = stream
 
     def _due(self, topics: Mapping[str, Topic]) -> list[Stream]:
-        """Return the topics that are there, open, and not to be left alone for now."""
+        """Return the existing topics that are open and do not wait for a retry."""
         self._join(topics)
         now = time.monotonic()
         due = [stream for stream in self.streams.values() if not stream.is_over and stream.retry_at <= now]
@@ -313,7 +313,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         topics: Mapping[str, Topic],
         bounds: Mapping[TopicPartition, Bounds | ClientError],
     ) -> list[tuple[Stream, Plan]]:
-        """Return the ranges that a round loads of each topic with new records, each its fair portion."""
+        """Return the plans of a round: a fair portion of each topic with new records."""
         pending: list[Pending] = []
         for stream in due:
             topic = topics[stream.name]
@@ -378,7 +378,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._put_away(stream for stream, _ in plan)
 
     def _note(self, done: LoadRound, stream: Stream, plan: Plan, results: list[TaskResult]) -> None:
-        """Count a topic's commit."""
+        """Note a topic's commit."""
         offsets = {
             offset_range.partition: (offset_range.start, offset_range.end)
             for offset_range in plan.ranges
@@ -399,7 +399,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         self._tell("committed", commit)
 
     def _run(self, tasks: list[list[LoadTask]]) -> list[list[TaskResult] | PipelineError]:
-        """Run the tasks of all topics together; if that cannot be done, in one Spark job for each topic."""
+        """Run the tasks of all topics together; if that fails, in one Spark job for each topic."""
         if not tasks:
             return []
         try:
@@ -419,14 +419,14 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
     # --- in general -------------------------------------------------------------------------------------------------
 
     def _each(self, items: Iterable[T], work: Callable[[T], R]) -> Iterator[tuple[T, R | PipelineError]]:
-        """Call `work` for some items, several at the same time; yields each with its result, or its error."""
+        """Call `work` for some items, several at the same time; yields each item with its result or its error."""
         futures = {self._pool.submit(work, item): item for item in items}
         for future in as_completed(futures):
             error = future.exception()
             yield futures[future], future.result() if error is None else self._failure(error)
 
     def _failure(self, error: BaseException) -> PipelineError:
-        """Return the failure of a topic; a bug is shown, and stops no other topic. Raises it if there is no other."""
+        """Return the failure of a topic. A bug is printed, and stops no other topic; of a single topic it is raised."""
         if isinstance(error, PipelineError):
             return error
         if len(self.streams) == 1 or not isinstance(error, Exception):
@@ -435,7 +435,7 @@ class Load(Rounds[list[tuple[Stream, Plan]], LoadRound, LoadSummary]):
         return DefectError(f"{type(error).__name__}: {error}".splitlines()[0])
 
     def _put_away(self, streams: Iterable[Stream]) -> None:
-        """Close the tables that nothing has come for, where too many are open."""
+        """Close the least recently committed tables if too many are open."""
         for stream in streams:
             self._active[stream.name] = stream
             self._active.move_to_end(stream.name)
@@ -451,7 +451,7 @@ def load(
 
 
 class _Portions(Watcher):
-    """Reports the progress of a load, as (done, all) offsets."""
+    """Watcher that reports the progress of a load, as (done, all) offsets."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -463,7 +463,7 @@ class _Portions(Watcher):
 
 
 def only(options: LoadOptions) -> Topics:
-    """Return one topic, by its options."""
+    """Return a load's topics with one topic, by its options."""
     return Topics(options.log, Choice((options.log.topic,)), lambda _: options.root, lambda _: options)
 
 

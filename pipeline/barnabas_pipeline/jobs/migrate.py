@@ -42,7 +42,7 @@ class MigrateSummary:
 
 
 def migrate(source: Path, place: Place) -> MigrateSummary:
-    """Make a table of the old lake of a topic. Raises UsageError if there is none, or if the table is there already."""
+    """Create a table from the old lake of a topic. Raises UsageError if that is missing, or the table exists."""
     if not old.exists(source):
         raise UsageError(f"{source} is no lake of the earlier format: it has no {old.LOG}/{1:020d}.json")
     table = Table(place, may_be_old=True)
@@ -72,7 +72,7 @@ def migrate(source: Path, place: Place) -> MigrateSummary:
 
 
 def _files(entries: Iterable[Entry]) -> tuple[list[DataFile], list[DataFile]]:
-    """The files with rows and with dead letters that count in the end."""
+    """Return the files that count in the end: (with rows, with dead letters)."""
     alive: dict[str, DataFile] = {}
     dead: dict[str, DataFile] = {}
     for entry in entries:
@@ -87,7 +87,7 @@ def _files(entries: Iterable[Entry]) -> tuple[list[DataFile], list[DataFile]]:
 
 
 def _as_written(schema: Schema) -> Schema:
-    """The columns by the names that they have in files of the old lake."""
+    """Return the columns by their names in files of the old lake."""
     return Schema(
         *(
             field.model_copy(update={"name": EARLIER_PARTITION}) if field.name == PARTITION else field

@@ -1,6 +1,6 @@
 """monitor: roll-ups of service metrics and of log lines, and alerts.
 
-The rule: an event that comes late is counted as late and still in its window; nothing is dropped for being late.
+The rule: a late event is counted as late and in its window; no event is dropped for being late.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WINDOW_MS = 10_000
 LATE_MS = 60_000
 SCALE = 1000  # values are summed as thousandths, in whole numbers
 RULES = {"latency_ms": 80.0, "errors": 12.0, "log_error": 3.0}
-"""Limits by metric: of the mean of a window or, of log lines, of their number."""
+"""Limits by metric: of the mean of a window, or of the number of log lines."""
 GAP_WINDOWS_MAX = 3
 
 
 class Monitor(DerivedJob):
-    """Partials: count, sum, least, most and late ones by window, service and metric.
+    """Partials: count, sum, minimum, maximum and number of late values by window, service and metric.
 
-    Log lines are metrics without values, `log_error` and so on by their level: what counts is how many there are.
+    Log lines are metrics without values, such as `log_error`, by level: only their number counts.
     """
 
     name = "monitor"
@@ -83,7 +83,7 @@ class Monitor(DerivedJob):
         )  # fmt: skip
 
     def by_part(self, partials: DataFrame) -> Mapping[str, DataFrame]:
-        """`rollups`: one row per window, service and metric, in a file for each day."""
+        """Return `rollups`: one row per window, service and metric, in a file for each day."""
         return {"rollups": self._rollups(partials)}
 
     def _rollups(self, partials: DataFrame) -> DataFrame:
@@ -96,7 +96,7 @@ class Monitor(DerivedJob):
         )
 
     def condense(self, partials: DataFrame) -> DataFrame:
-        """Keep of each day how many windows a metric has, and those above its rule by their numbers."""
+        """Reduce each day to the number of windows of a metric, and the numbers of the windows above its rule."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -114,7 +114,7 @@ class Monitor(DerivedJob):
         )
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """`alerts`: when a metric was above its rule, from, to."""
+        """Return `alerts`: spans of time in which a metric was above its rule."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -127,7 +127,7 @@ class Monitor(DerivedJob):
             (sf.col("before") + sf.col("one.number")).alias("number"), sf.col("one.measure").alias("measure"),
         )  # fmt: skip
         everywhere = metric.orderBy("window_start")
-        # Windows without events are no reason to end an alert: what counts is the window before among those that are.
+        # Windows without events do not end an alert: each window is compared with the previous existing window.
         last = sf.lag("number").over(everywhere)
         begins = sf.when(last.isNull() | (sf.col("number") - last > GAP_WINDOWS_MAX), 1).otherwise(0)
         alert = sf.sum("begins").over(everywhere)
@@ -179,7 +179,7 @@ class Monitor(DerivedJob):
 
 
 def score(alerts: list[Row], incidents: list[Row]) -> dict[str, float]:
-    """Precision (alerts that overlap an incident of their service) and recall (incidents that have an alert)."""
+    """Return precision (alerts that overlap an incident of their service) and recall (incidents with an alert)."""
 
     def overlap(alert: Row, incident: Row) -> bool:
         same = alert["service"] == incident["service"]

@@ -1,4 +1,4 @@
-"""plan: the work of a load now, by topic: offsets, commits, bytes and files. Nothing is written.
+"""plan: the work of a load now, by topic: offsets, commits, bytes and files. It writes nothing.
 
 The rule: the load's own functions make its decisions; estimates are marked as such, with their basis.
 """
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from barnabas_pipeline.jobs.sites import Topic
 
 OFFSETS_OF_SIZE = 1 << 20
-ENTRIES_LOOKED_AT = 20  # of a table, for bytes and files of its commits
+ENTRIES_LOOKED_AT = 20  # newest commits of a table, for estimates of bytes and files
 
 
 @dataclass(slots=True)
 class TopicPlan:
-    """The work of a load on one topic; `exit_code` and `problem` say why there would be none.
+    """The work of a load on one topic; `exit_code` and `problem` are those of a load that would fail.
 
-    `offsets` are [start, end) by partition. Bytes and files are estimates, None where nothing tells them.
+    `offsets` are [start, end) by partition. Bytes and files are estimates, None where these have no basis.
     """
 
     topic: str
@@ -74,7 +74,7 @@ class LoadPlan:
         return {name: sum(getattr(topic, name) or 0 for topic in self.topics) for name in names}
 
     def to_dict(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the plan in JSON form."""
         return {
             "topics": [asdict(topic) for topic in self.topics],
             "rounds": self.rounds,
@@ -85,7 +85,7 @@ class LoadPlan:
 
 @dataclass(slots=True)
 class _Due:
-    """A topic with something new."""
+    """A topic with new records."""
 
     plan: TopicPlan
     options: LoadOptions
@@ -174,7 +174,7 @@ def _plan_topic(
 
 
 def source_name(log: LogOptions) -> str:
-    """Return how a cluster is named in messages."""
+    """Return the name of a cluster for messages."""
     return log.bootstrap or (log.log_dirs[0] if log.log_dirs else "")
 
 
@@ -193,7 +193,7 @@ def _look_at_table(plan: TopicPlan, table: Table, state: State, options: LoadOpt
     loaded = [sum(commit.span for commit in entry.partitions.values()) for entry in entries]
     if rows and sum(loaded):
         size = sum(file.size for entry in entries for file in entry.add)
-        plan.file_bytes = size * OFFSETS_OF_SIZE // sum(loaded)  # until `_estimate` knows how many there are
+        plan.file_bytes = size * OFFSETS_OF_SIZE // sum(loaded)  # until `_estimate` counts the files
 
 
 def _after_loss(state: State, identity: TopicIdentity, ends: Mapping[int, int | None]) -> State:
@@ -220,7 +220,7 @@ def _ranges(options: LoadOptions, state: State, bounds: dict[int, Bounds]) -> li
 
 
 def _simulate(due: Iterable[_Due], offsets_max: int) -> int:
-    """Count the rounds and commits of a load, as it shares rounds among topics; returns the rounds."""
+    """Simulate how a load shares rounds among topics: notes the commits of each, and returns the number of rounds."""
     remaining = {each.plan.topic: (each, each.ranges) for each in due}
     largest = max((each.options.offsets_per_commit_max for each, _ in remaining.values()), default=0)
     round_max = offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
@@ -268,7 +268,7 @@ def _sizes(source: Source) -> dict[TopicPartition, int]:
 
 
 def _estimate(due: _Due, sizes: Mapping[TopicPartition, int]) -> None:
-    """Estimate bytes and files of a topic: by the log's size, by the hours of its records, and by earlier commits."""
+    """Add estimates of a topic's bytes and files: by the log's size, its records' hours, and earlier commits."""
     plan, options, ranges = due.plan, due.options, [each for each in due.ranges if len(each)]
     log = open_log(options.log)
     try:
@@ -291,7 +291,7 @@ def _estimate(due: _Due, sizes: Mapping[TopicPartition, int]) -> None:
 
 
 def _hours(log: Log, offset_range: OffsetRange) -> int:
-    """Return over how many hours the records of a range spread, by the timestamps of its first and last batch."""
+    """Return the number of hours that a range covers, by the timestamps of its first and last batch."""
     times = []
     for at in (offset_range.start, offset_range.end - 1):
         for item in log.read(OffsetRange(offset_range.partition, at, at + 1)):

@@ -1,4 +1,4 @@
-"""Fair portions: how much of each topic a round takes, and which tasks share a Spark task. Pure.
+"""Fair portions: the offsets of each topic in a round, and the tasks that share a Spark task. Pure.
 
 The rule: a small demand is met in full; the remainder is shared evenly by the larger ones.
 """

@@ -1,7 +1,7 @@
-"""Sends results to a topic, for consumers that subscribe instead of reading files.
+"""Publishing of results to a topic, for consumers that subscribe instead of reading files.
 
-The rule: a message's key is its subject, its value the whole state, so that the last one counts and a repeated one does
-no harm. Only changes since the last time are sent.
+The rule: a message's key is its subject, its value the whole state, so that the last message counts and repeats are
+harmless. Only changes since the last run are sent.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ FLUSH_SECONDS_MAX = 120.0
 def publish(
     bootstrap: str, topic: str, messages: Mapping[str, Json], *, io: store.StoreIO, memory: str
 ) -> int:
-    """Send those messages (by key, as JSON; None deletes) that differ from the last ones, which are kept in an object.
+    """Send messages (by key, as JSON; None deletes) that differ from those last sent. Returns the number sent.
 
-    Returns the number sent. The object, at the location `memory`, is replaced when all are acknowledged. Raises
-    IncompleteError.
+    The object at the location `memory` has digests of the messages last sent; it is replaced when all are acknowledged.
+    Raises IncompleteError.
     """
     from confluent_kafka import Producer
 

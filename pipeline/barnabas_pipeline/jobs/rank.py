@@ -1,7 +1,7 @@
-"""rank: which items deserve to be seen, by clicks per view and by votes, recent ones weighing more.
+"""rank: a ranking of items by clicks per view and by votes, with greater weights for recent events.
 
-The rule: every fraction is taken with the lower end of its confidence interval (Wilson's score), so that few events
-promise little; a member has one vote per item, so that shouting does not help.
+The rule: every fraction counts with the lower bound of its confidence interval (Wilson's score), so that few events have a
+low score; a member has one vote per item, so that repeated votes have no effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WINDOW_MS = 600_000
 HALF_LIFE_MS = 6 * 3_600_000
 Z = 1.96  # 95 %
 VOTE_BUCKETS = 16
-WEIGHT_BITS = 20  # weights are whole numbers, so that their sums do not depend on the order
+WEIGHT_BITS = 20  # scale of weights, as whole numbers, so that sums do not depend on the order
 
 
 class Rank(DerivedJob):
@@ -42,7 +42,7 @@ class Rank(DerivedJob):
         return {"window_ms": self.window_ms}
 
     def part(self) -> SparkColumn:
-        """Counts by day, votes by items."""
+        """Return the day for counts, the bucket of the item for votes."""
         from pyspark.sql import functions as sf
 
         bucket = sf.pmod(sf.xxhash64("item"), sf.lit(VOTE_BUCKETS).cast("bigint"))
@@ -90,7 +90,7 @@ class Rank(DerivedJob):
         )
 
     def condense(self, partials: DataFrame) -> DataFrame:
-        """Sum up by item: each day's counts as they weigh at its last window, and votes."""
+        """Sum up by item: counts of each day, weighted as of its last window, and votes."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -114,7 +114,7 @@ class Rank(DerivedJob):
         )
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """`rank`: one row per item, best first."""
+        """Return `rank`: one row per item, best first."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 
@@ -124,7 +124,7 @@ class Rank(DerivedJob):
         scale = float(1 << WEIGHT_BITS)
 
         def in_order(column: str) -> SparkColumn:
-            """Add up fractions day by day, so that the sum does not depend on the order of rows."""
+            """Return the sum of fractions, added by day, so that it does not depend on the order of rows."""
             terms = sf.collect_list(sf.struct("part", (sf.col(column) / scale * factor).alias("term")))
             return sf.aggregate(sf.array_sort(terms), sf.lit(0.0), lambda total, term: total + term["term"])
 
@@ -175,7 +175,7 @@ def _no_vote() -> SparkColumn:
 
 
 def wilson(successes: SparkColumn, trials: SparkColumn) -> SparkColumn:
-    """The lower end of Wilson's score interval, 0 without trials."""
+    """Return the lower bound of Wilson's score interval, 0 without trials."""
     from pyspark.sql import functions as sf
 
     n = sf.when(trials > 0, trials.cast("double"))

@@ -1,4 +1,4 @@
-"""redrive: decode dead letters again, with a newer schema or decoder, and load those that are good now.
+"""redrive: decode dead letters again, with a newer schema or decoder, and load the records that are valid now.
 
 The rule: in one commit, a record stops being a dead letter and becomes a row; it never is both, nor neither.
 """
@@ -43,7 +43,7 @@ class RedriveSummary:
 def redrive(
     options: LoadOptions, *, reasons: set[str] | None = None, since_ms: int | None = None
 ) -> RedriveSummary:
-    """Try the dead letters of the current incarnation, those of some reasons and not older than `since_ms`.
+    """Decode the dead letters of the current incarnation again, of some reasons and not older than `since_ms`.
 
     Spans of damaged bytes stay dead: they hold no records. Runs on the driver: dead letters are few.
     """
@@ -85,7 +85,7 @@ def _redrive(
     summary: RedriveSummary,
     choose: Callable[[pa.Table], Mask],
 ) -> None:
-    """Decode the chosen letters of a file, and note in the entry what becomes of them."""
+    """Decode the chosen letters of a file, and note the outcome in the entry."""
     letters = read_dead(table.io, file.path)
     chosen = choose(letters)
     summary.tried += int(chosen.sum())
@@ -105,7 +105,7 @@ def _redrive(
 
 
 def chosen_letters(letters: pa.Table, reasons: set[str] | None, since_ms: int | None) -> Mask:
-    """Return which dead letters are read again: those of some reasons, or of a time on."""
+    """Return the mask of dead letters to decode again: of some reasons, and not older than `since_ms`."""
     single = pc.equal(pc.subtract(letters["end_offset"], letters["offset"]), 1)
     times = letters["timestamp_ms"]
     chosen = pc.and_(single, pc.is_valid(times))  # spans have no timestamp
@@ -119,7 +119,7 @@ def chosen_letters(letters: pa.Table, reasons: set[str] | None, since_ms: int | 
 def decode_again(
     letters: pa.Table, chosen: Mask, decoder: Decoder, topic_id: str, partition: int
 ) -> tuple[Mask, pa.Table]:
-    """Return a mask over all letters, true for those that are good now, and their rows."""
+    """Return (mask over all letters: true for valid records, their rows)."""
     picked = np.flatnonzero(chosen)
     part = letters.take(pa.array(picked)).combine_chunks()
     columns = Columns(

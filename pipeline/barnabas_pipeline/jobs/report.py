@@ -1,8 +1,8 @@
 """report: the tables of a day, from sealed hours only.
 
-The rule: a report of the same sealed hours has the same bytes, whenever it is made. Hours that are not sealed are
-refused, unless a partial report is requested, which is marked as such. Counts of a day are kept in `_days/<day>/`, so
-that a later report reads only new files.
+The rule: reports of the same sealed hours have the same bytes at any time. Hours that are not sealed are refused, unless a
+partial report is requested, which is marked as such. Counts of a day are kept in `_days/<day>/`, so that a later report
+reads only new files.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def report(
 
 
 def judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> ReportSummary:
-    """Return the summary with the hours of a day that have events, and with those that are not sealed."""
+    """Return the summary with the hours of a day with events, and with the unsealed hours among them."""
     present: set[int] = set()
     for kind, state in states.items():
         if state.version:
@@ -79,7 +79,7 @@ def judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> R
 
 
 class Report(DerivedJob):
-    """Partials: how often something was counted in an hour: `what`, and the `key` that it is counted by."""
+    """Partials: counts by hour, of a measure `what` and the `key` that it is grouped by."""
 
     name = "report"
     kinds = ("views", "clicks", "votes", "logins")
@@ -96,7 +96,7 @@ class Report(DerivedJob):
 
     def __init__(self) -> None:
         self.loaded: tuple[str, ...] = self.kinds
-        """The tables that there are."""
+        """The loaded tables."""
 
     def params(self) -> Document:
         """See `derived.DerivedJob`."""
@@ -121,7 +121,7 @@ class Report(DerivedJob):
         return union.groupBy("hour", "what", "key").agg(sf.count("*").alias("count"))
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """The tables of a report, those that something was loaded for."""
+        """Return the tables of a report, of loaded topics only."""
         from pyspark.sql import functions as sf
 
         def what(name: str) -> DataFrame:

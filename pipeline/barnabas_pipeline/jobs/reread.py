@@ -53,7 +53,7 @@ class Rereading:
 def plan_rereading(
     entries: list[Entry], state: State, log: Log, ranges: list[OffsetRange]
 ) -> Iterator[Rereading]:
-    """All that was loaded of the present incarnation within `ranges`, which the log must have, in pieces."""
+    """Yield the loads of the present incarnation within `ranges`, which must be in the log, in pieces."""
     entries = [
         entry for entry in entries if (entry.cluster_id, entry.topic_id) == (state.cluster_id, state.topic_id)
     ]
@@ -79,7 +79,7 @@ def plan_rereading(
 
 
 def decoder_of(entry: Entry) -> Decoder:
-    """The decoder that a load, redrive or backfill used, but careful: it judges as that did, by other means."""
+    """Return the decoder of a load, redrive or backfill, with `careful`: equal verdicts, by other code."""
     return restore(EventSchema.from_dict(entry.schema), entry.job.get("decoder", {}), careful=True)
 
 
@@ -95,7 +95,7 @@ def _override(entry: Entry, piece: OffsetRange) -> Override | None:
 def reread_frame(
     spark: SparkSession, readings: list[Rereading], state: State, log_options: LogOptions
 ) -> DataFrame:
-    """All rows that the log has of the readings, one task each; `_bad` is set for those that must be dead letters."""
+    """Return all rows of the readings in the log, one task each; `_bad` is set for expected dead letters."""
     schema = EventSchema.from_dict(state.schema)
     arrow = lake_schema(schema).append(pa.field("_bad", BAD_TYPE))
     topic_id = state.topic_id
@@ -113,7 +113,7 @@ def reread_frame(
 def reread(
     reading: Rereading, log_options: LogOptions, topic_id: str, arrow: pa.Schema
 ) -> Iterator[pa.Table]:
-    """Read and decode a range, widened to the columns `arrow`."""
+    """Read and decode a range; yields tables widened to the columns `arrow`."""
     partition = reading.offset_range.partition
     log = open_log(log_options)
     try:
@@ -133,7 +133,7 @@ def reread(
 def judge(
     item: Columns, reading: Rereading, topic_id: str
 ) -> Iterator[tuple[pa.Table, Columns, list[BadRecord]]]:
-    """Decode a block by the decoder that last had a say about each record."""
+    """Decode a block, each record by the last decoder that applied to it; yields (rows, records, refused records)."""
     partition = reading.offset_range.partition
     decided = np.zeros(len(item), np.int64)  # 0: the load's; n: the n-th override's
     event_hours = None
@@ -158,7 +158,7 @@ def judge(
 
 
 def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: int) -> Integers:
-    """The event hour of each record, -1 for those that are refused."""
+    """Return the event hour of each record, -1 for refused records."""
     table, _ = to_table(columns, decoder, topic_id, partition)
     hours = np.full(len(columns), -1, np.int64)
     at = np.searchsorted(columns.offset, table["_offset"].to_numpy())

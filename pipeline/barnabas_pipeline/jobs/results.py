@@ -1,12 +1,12 @@
 """Files of a result: partials, results, and the commits that name them, below one location of any store.
 
-The rule: a commit names at once how far each table was read, the partials of that, and the results that follow from them.
-A file that no commit names does not exist, so a run that is killed has done nothing, or all of it.
+The rule: a commit names the version of each table that was read, the partials of these versions, and their results. A file
+that no commit names does not exist, so a killed run has committed nothing, or all of its work.
 
     commits/<version>.json     put if absent
-    files/<version>-<uuid>/    what a run has written: partials and what is condensed of them, by part; results
-    results/<name>             the newest commit's, for readers; replaced one after the other, each at once
-    published/                 the version up to which that was done, for each place where people look
+    files/<version>-<uuid>/    files of a run: partials and their condensed form, by part; results
+    results/<name>             the newest commit's, for readers; each is replaced atomically
+    published/                 the last published version, for each location with published results
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document
 
 COMMITS_KEPT = 10
-"""Number of commits with files that are kept, for runs that still read or extend them."""
+"""Number of commits that are kept with their files, for runs that still read or extend them."""
 PART = "part"
 SCHEMES = {LOCAL, "hdfs", *conditional.SCHEMES}
-"""Stores that can put an object if there is none."""
+"""Schemes of stores with conditional puts (put if absent)."""
 
 
 def results_location(name: str) -> str:
@@ -65,9 +65,9 @@ class ResultState:
 
     version: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
-    """Version of each table up to which it was read."""
+    """Version up to which each table was read."""
     digests: dict[str, str] = field(default_factory=dict)
-    """Digest of the entry of that version: another table of that name, or one that went back, has another."""
+    """Digest of the entry of that version, which differs after a rollback, or in a new table of that name."""
     params: Document = field(default_factory=dict)
     settings: str = ""
     partials: dict[str, str] = field(default_factory=dict)
@@ -76,12 +76,12 @@ class ResultState:
 
     @property
     def paths(self) -> set[str]:
-        """All that it names."""
+        """The paths of all its files."""
         return {*self.partials.values(), *self.condensed.values(), *self.results.values()}
 
 
 class Results:
-    """The files of one result below a location."""
+    """Commits and files of a result below a location."""
 
     def __init__(
         self, root: str, files: StoreIO, *, commits_kept: int = COMMITS_KEPT, tries_max: int = TRIES_MAX
@@ -93,7 +93,7 @@ class Results:
 
     @explained("the place of results")
     def state(self) -> ResultState:
-        """Return the newest commit; version 0: none yet."""
+        """Return the newest commit; version 0 before the first commit."""
         return next(self._commits(newest_first=True), ResultState())
 
     def begin(self, version: int) -> str:
@@ -102,21 +102,21 @@ class Results:
 
     @explained("the place of results")
     def commit(self, state: ResultState) -> None:
-        """Commit a version. Raises ConflictError if another run has."""
+        """Commit a version. Raises ConflictError if another run has committed it."""
         faults.point("derived.before_commit")
         data = json.dumps(asdict(state), sort_keys=True).encode()
         is_mine = self._put(self._commit_file(state.version), data)
-        if not is_mine or self.state().version >= state.version + self._commits_kept:  # it was removed since
+        if not is_mine or self.state().version >= state.version + self._commits_kept:  # removed since
             raise ConflictError(f"version {state.version} of {self.root} was committed by another run")
         faults.point("derived.after_commit")
         self._vacuum(state.version)
 
     @explained("the place of results")
     def publish(self, directory: str) -> None:
-        """Copy the newest results below a location, each as a whole, and remove those of earlier commits that are kept.
+        """Copy the newest results below a location, each atomically, and remove results of earlier kept commits there.
 
-        Other files stay. A file that exists, and is older than the commits kept at the last copy, is not copied again;
-        so a late copy of an overtaken run is replaced by the next one.
+        Other files stay. A file that exists, and is older than the commits kept at the last copy, is not copied again; so a
+        late copy of an overtaken run is replaced by the next copy.
         """
         mark = self.path(f"published/{hashlib.sha256(directory.encode()).hexdigest()[:16]}")
         before, published = 0, -1
@@ -144,7 +144,7 @@ class Results:
         return f"{self.root}/{path}"
 
     def below(self, location: str) -> str:
-        """Return it as a commit names it."""
+        """Return the path of a location in a commit."""
         return location.removeprefix(f"{self.root}/")
 
     def write_parts(self, frame: DataFrame, directory: str) -> dict[str, str]:
@@ -171,7 +171,7 @@ class Results:
         return {row[PART]: self.below(row["location"]) for row in named.collect()}
 
     def read_parts(self, spark: SparkSession, parts: Mapping[str, str], schema: StructType) -> DataFrame:
-        """Return the rows of some parts, with the columns of a schema of Spark's; those that a file lacks are null."""
+        """Return the rows of some parts, with the columns of a Spark schema; columns that a file lacks are null."""
         files, arrow = self.io, frames.arrow_schema(spark, schema)
 
         def read(locations: list[bytes]) -> Iterator[pa.Table]:
@@ -184,7 +184,7 @@ class Results:
 
     @explained("the place of results")
     def rows(self, path: str) -> int:
-        """Return how many rows a part has."""
+        """Return the number of rows of a part."""
         with self.io.new_input(self.path(path)).open() as stream:
             return int(pq.read_metadata(stream).num_rows)
 
@@ -215,13 +215,13 @@ class Results:
         return self.path(f"commits/{version:020d}.json")
 
     def _put(self, location: str, data: bytes) -> bool:
-        """Write a commit, and retry until the outcome is known: an answer may be lost."""
+        """Write a commit unless it exists, and retry until the outcome is known; returns whether it is this run's."""
         tries = 0
         while True:
             try:
                 return store.put_if_absent(self.io, location, data) or store.read(self.io, location) == data
             except FileNotFoundError:
-                return False  # of another run, which has committed many since
+                return False  # another run's, removed after many more commits
             except Exception as error:
                 tries += 1
                 if not is_foreign(error) or tries == self._tries_max:
@@ -229,14 +229,14 @@ class Results:
                 time.sleep(WAIT_SECONDS * 2**tries)
 
     def _commits(self, *, newest_first: bool = False) -> Iterator[ResultState]:
-        """The commits that there are, the oldest first, without those that another run removes just now."""
+        """Yield the existing commits, oldest first, without commits that another run removes meanwhile."""
         there = (file.location for file in store.listing(self.io, self.path("commits")))
         for location in sorted((path for path in there if path.endswith(".json")), reverse=newest_first):
             with suppress(FileNotFoundError):
                 yield ResultState(**json.loads(store.read(self.io, location)))
 
     def _vacuum(self, newest: int) -> None:
-        """Remove files that only commits older than the kept ones name, and unnamed files."""
+        """Remove older commits than the kept ones, with files that only they name, and unnamed files."""
         commits = [*self._commits()]
         if len(commits) <= self._commits_kept:
             return
@@ -268,7 +268,7 @@ def _version_of(path: str) -> int:
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the parts of a batch that is sorted by them, each with its rows."""
+    """Yield the parts of a batch sorted by part, each with its rows."""
     table, start = pa.Table.from_batches([batch]), 0
     parts = pc.run_end_encode(batch.column(PART))
     for part, end in zip(parts.values.to_pylist(), parts.run_ends.to_pylist(), strict=True):

@@ -1,9 +1,9 @@
 """Rounds: the common loop of all continuous jobs, by a trigger: all that is available now, or an interval.
 
-The rule: a job's only memory are its commits. A round polls, applies new data and commits, and the next begins where it
-ended, so a job that is stopped, killed or started twice loses nothing. Spark runs tasks of rounds, and not the rounds:
-its streaming engine would keep a second memory of offsets, which could contradict the lake, and its two logs and its
-planning process take longer than a small round (decision 0051).
+The rule: a job's only state are its commits. A round polls, applies new data and commits, and the next begins where it
+ended, so a job that is stopped, killed or started twice loses nothing. Spark runs tasks of rounds, and not the rounds: its
+streaming engine would keep a second memory of offsets, which could contradict the lake, and its two logs and its planning
+process take longer than a small round (decision 0051).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas_pipeline.jobs import ONCE
 from barnabas_pipeline.lake.table import ConflictError
 
 AVAILABLE = "available"
-IDLE_SECONDS = 0.1  # between rounds that find nothing new
+IDLE_SECONDS = 0.1  # pause after a round without new data
 CONFLICTS_MAX = 20
 
 _UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
@@ -30,7 +30,7 @@ _UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 @dataclass(slots=True)
 class Round:
-    """A round: where its seconds went, whether it has committed something, and whether a bounded run needs another."""
+    """A round: its seconds by step, whether it has committed, and whether a bounded run needs another round."""
 
     number: int
     has_done: bool = False
@@ -41,7 +41,7 @@ class Round:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure a step."""
+        """Add the seconds of the body to a step."""
         began = time.monotonic()
         try:
             yield
@@ -75,12 +75,12 @@ class Rounds(ABC, Generic[P, R, S]):
 
     @property
     def is_over(self) -> bool:
-        """Return whether no other round would do anything."""
+        """Return whether no further round has work to do."""
         return False
 
     @abstractmethod
     def poll(self, done: R) -> P | None:
-        """Return a plan of new data; None if there is none."""
+        """Return a plan of new data; None without new data."""
 
     @abstractmethod
     def apply(self, plan: P, done: R) -> None:
@@ -99,7 +99,7 @@ class Rounds(ABC, Generic[P, R, S]):
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def round(self) -> R:
-        """Process new data, once. Raises the errors of `fail`."""
+        """Run a round: process new data once. Raises the errors of `fail`."""
         self._count += 1
         done = self.kind(self._count)
         try:
@@ -111,7 +111,7 @@ class Rounds(ABC, Generic[P, R, S]):
                     self.apply(plan, done)
                     break
                 except ConflictError:
-                    continue  # another run has committed: less remains
+                    continue  # another run has committed, so less remains
             else:
                 raise IncompleteError(f"{self}: others were faster")
             self.conclude(done)
@@ -141,12 +141,12 @@ class Rounds(ABC, Generic[P, R, S]):
         return self.summary
 
     def stop(self) -> None:
-        """Begin no other round."""
+        """Stop after the present round."""
         self._stopping.set()
 
 
 def interval_of(trigger: str) -> float | None:
-    """Return the seconds of a trigger that may also be `once`, as `parse_trigger` does. Raises UsageError."""
+    """Return the seconds of a trigger like `parse_trigger`, but None also for `once`. Raises UsageError."""
     return None if trigger == ONCE else parse_trigger(trigger)
 
 
@@ -164,10 +164,10 @@ def parse_trigger(text: str) -> float | None:
 
 
 def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopping: threading.Event) -> None:
-    """Run rounds until one was the last, or `stopping` is set; a running round is not interrupted.
+    """Run rounds until a step returns that it was the last, or `stopping` is set; a running round is not interrupted.
 
-    A round returns whether it has done something, and whether it was the last. The next begins the interval after it
-    began, or immediately if it has taken longer; after one that found nothing there is a pause.
+    `step` returns (whether the round processed data, whether it was the last). Rounds begin at the interval, or immediately
+    after a longer round; after a round without new data there is a pause.
     """
     while not stopping.is_set():
         began = time.monotonic()

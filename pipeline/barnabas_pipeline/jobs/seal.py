@@ -1,7 +1,7 @@
-"""When an hour is complete: nothing that was appended before its end, and a while after it, is still to come.
+"""Completeness of hours: all records appended before an hour's end, and for a while after it, are loaded.
 
-The rule: completeness is a statement about the log, not about the next record. A topic where nothing happens closes its
-hours by the clock, since the log then ends before the time in question.
+The rule: completeness is a statement about the log, not about the next record. An idle topic closes its hours by the clock,
+since its log then ends before the time in question.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name
 from barnabas_pipeline.log.model import Bounds, Log
 
-IDLE_HOURS_MAX = 7 * 24  # of hours without any rows, how many one audit closes after the last that has some
+IDLE_HOURS_MAX = 7 * 24  # empty hours that an audit closes after the last hour with rows
 
 
 def sealable_hours(
     log: Log, bounds: dict[int, Bounds], state: State, *, now_ms: int, lateness_ms: int
 ) -> list[str]:
-    """Hours that are complete and not sealed: from the first that has rows, hours without any in between included.
+    """Return the complete hours that are not sealed, from the first hour with rows, including empty hours in between.
 
-    An hour is complete if every partition was loaded up to the first record with a timestamp of its end plus
-    `lateness_ms`; if there is no such record, if everything was loaded and the clock has passed that time.
+    An hour is complete if every partition was loaded up to the first record with a timestamp of its end plus `lateness_ms`;
+    without such a record, if all records were loaded and the clock has passed that time.
     """
     hours = state.hours
     if not hours:

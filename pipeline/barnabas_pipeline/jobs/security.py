@@ -1,7 +1,7 @@
 """security: verdicts on crawlers, on floods of requests, on vote spam and on guessed passwords.
 
-The rule: a verdict names the rule, the subject and the first minute that broke it; its id follows from these, so that it
-may be published twice and count once.
+The rule: a verdict names the rule, the subject and the first minute that broke it; its id follows from these, so that a
+repeated publication counts once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rules:
 
 
 class Security(DerivedJob):
-    """Partials: what each address and each member did in each minute, in whole numbers, and which URLs (hashed)."""
+    """Partials: whole-number counts of the actions of each address and member by minute, and their URLs (hashed)."""
 
     name = "security"
     kinds = ("views", "votes", "logins")
@@ -138,7 +138,7 @@ class Security(DerivedJob):
         return union
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """`verdicts`: id, kind, subject, the first minute, how many minutes, and the worst count."""
+        """Return `verdicts`: id, kind, subject, the first minute, the number of minutes, and the worst count."""
         from pyspark.sql import functions as sf
 
         grouped = condensed.groupBy("kind", "subject").agg(
@@ -185,7 +185,7 @@ def _one(condition: str) -> SparkColumn:
 
 
 def score(verdicts: list[Row], kind: str, truth: list[str]) -> dict[str, float]:
-    """Precision and recall of one kind of verdict."""
+    """Return the precision and recall of a kind of verdict."""
     subjects = {row["subject"] for row in verdicts if row["kind"] == kind}
     right = len(subjects & set(truth))
     return {

@@ -29,17 +29,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster: how to reach it and, in a mirror, its name in those of topics."""
+    """A cluster: its addresses and, in a mirror, its name in the names of topics."""
 
     name: str = ""
     bootstrap: str = ""
     client: tuple[tuple[str, str], ...] = ()
     log_dirs: tuple[str, ...] = ()
-    """Log dirs to read instead, without a broker."""
+    """Log dirs to read without a broker, instead of addresses."""
     isolation: str = READ_COMMITTED
 
     def log(self, topic: str) -> LogOptions:
-        """Return how to read one of its topics."""
+        """Return the options to read a topic of the cluster."""
         transport = "disk" if self.log_dirs else "wire"
         return LogOptions(topic, transport, self.bootstrap, self.log_dirs, self.isolation, self.client)
 
@@ -48,7 +48,7 @@ class Cluster:
 
 
 class Topic(NamedTuple):
-    """A topic of a cluster; `epochs` of its leaders are -1 where nothing says them, `leaderless` partitions have none."""
+    """A topic of a cluster; `epochs` of leaders are -1 where unknown, `leaderless` are partitions without a leader."""
 
     name: str
     topic_id: str
@@ -59,10 +59,10 @@ class Topic(NamedTuple):
 
 
 class Source(Protocol):
-    """A cluster that is mirrored; `close` it when done."""
+    """A cluster to load or mirror from; `close` it when done."""
 
     def cluster_id(self) -> str:
-        """Return its id."""
+        """Return the cluster's id."""
         ...
 
     def topics(self) -> dict[str, Topic]:
@@ -82,7 +82,7 @@ class Site:
     """A cluster with brokers: a source, or the target."""
 
     def __init__(self, cluster: Cluster, *, client_id: str = CLIENT_ID) -> None:
-        """Raises UsageError for invalid settings; sends no request yet."""
+        """Create the clients, without a request yet. Raises UsageError for invalid settings."""
         self.cluster = cluster
         try:
             settings = ClientSettings.of(dict(cluster.client), client_id=client_id)
@@ -103,11 +103,11 @@ class Site:
             raise IncompleteError(f"{self.cluster}: {error}") from None
 
     def cluster_id(self) -> str:
-        """Return its id, as of the newest metadata."""
+        """Return the cluster's id by the newest metadata."""
         return self._cluster_id
 
     def topics(self) -> dict[str, Topic]:
-        """By one Metadata request."""
+        """Return all topics by one Metadata request."""
 
         async def ask(admin: Admin) -> MetadataResponse:
             return await admin.client.retrying(lambda: admin.client.metadata(None))
@@ -117,7 +117,7 @@ class Site:
         return {topic.name: _topic(topic) for topic in response.topics if topic.name and not topic.error_code}
 
     def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
-        """By ListOffsets at the leaders."""
+        """Return the bounds by ListOffsets at the leaders."""
         epochs: dict[TopicPartition, int] = {}
         bounds: dict[TopicPartition, Bounds | ClientError] = {}
         for topic in topics:
@@ -144,14 +144,14 @@ class Site:
         *,
         is_committed: bool = False,
     ) -> dict[TopicPartition, int]:
-        """Return offsets of partitions; those that have none are put into `failed`."""
+        """Return offsets of partitions; errors of partitions are added to `failed`."""
         times = dict.fromkeys(places, time)
         offsets = self.ask(lambda admin: admin.offsets(times, is_committed=is_committed)) if times else {}
         failed |= {place: offset for place, offset in offsets.items() if isinstance(offset, ClientError)}
         return {place: offset.offset for place, offset in offsets.items() if isinstance(offset, OffsetAt)}
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return a group's committed offsets; none for a missing group. Raises IncompleteError."""
+        """Return a group's committed offsets; empty for a missing group. Raises IncompleteError."""
         committed = self.ask(lambda admin: admin.committed([group]))[group]
         if isinstance(committed, ResponseError) and committed.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return {}
@@ -173,7 +173,7 @@ class DiskSite:
         self._identities: dict[str, TopicIdentity] = {}
 
     def cluster_id(self) -> str:
-        """As the log dirs have it."""
+        """Return the cluster's id by the log dirs."""
         return next((identity.cluster_id for identity in self._identities.values()), "")
 
     def topics(self) -> dict[str, Topic]:
@@ -193,7 +193,7 @@ class DiskSite:
         return topics
 
     def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
-        """By files."""
+        """Return the bounds by the files."""
         bounds: dict[TopicPartition, Bounds | ClientError] = {}
         for topic in topics:
             log = open_log(self.cluster.log(topic.name))
@@ -204,11 +204,11 @@ class DiskSite:
         return bounds
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def open_source(cluster: Cluster, names: Iterable[str], *, client_id: str = CLIENT_ID) -> Source:
-    """Open a source; of log dirs only these topics. Raises UsageError."""
+    """Open a source; in log dirs it has only the topics `names`. Raises UsageError."""
     return DiskSite(cluster, names) if cluster.log_dirs else Site(cluster, client_id=client_id)
 
 

@@ -1,7 +1,7 @@
 """A topic that is being loaded: its table, its position, and its failure.
 
-The rule: failures are per topic. A transient one is retried, with growing pauses; a permanent one ends the topic, and no
-other.
+The rule: failures are per topic. A transient failure is retried, with growing pauses; a permanent failure ends only the
+topic.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from barnabas_pipeline.log.transports import open_log
 if TYPE_CHECKING:
     from barnabas_pipeline.log.planning import Selection
 
-TRIES_MAX = 4  # of what may pass; each try of a broker or a store has waited for some time already
-RETRY_SECONDS, RETRY_DOUBLINGS_MAX = 0.25, 8  # after the first try, and 64 s at most
+TRIES_MAX = 4  # attempts with transient failures; each has waited for a broker or a store already
+RETRY_SECONDS, RETRY_DOUBLINGS_MAX = 0.25, 8  # after the first attempt, and at most 64 s
 MISSED_MAX = (
     2  # rounds without a topic until it counts as deleted: a broker that has just started may not know it yet
 )
 
 
 class Stream:
-    """A topic and its table. Lifecycle: `open`, again if it fails, then `pending` and commits until `is_over`."""
+    """A topic and its table. Lifecycle: `open`, repeated if it fails, then `pending` and commits until `is_over`."""
 
     def __init__(
         self,
@@ -68,18 +68,18 @@ class Stream:
 
     @property
     def options(self) -> LoadOptions:
-        """Its options, once it is open."""
+        """The topic's options, after `open`."""
         assert self._options is not None
         return self._options
 
     @property
     def is_open(self) -> bool:
-        """Return whether it was opened."""
+        """Return whether `open` has succeeded."""
         return self._options is not None
 
     @property
     def table(self) -> Table:
-        """The table, opened if it is not."""
+        """The table, which is opened if necessary."""
         if self._table is None:
             self._table = Table(self.options.root, catalogs=self._catalogs)
             self._dead = DeadLetters(self._table)
@@ -87,11 +87,11 @@ class Stream:
 
     @property
     def state(self) -> State:
-        """The table's state as last read; an empty one before it was opened."""
+        """The table's state as last read; an empty state before the table is opened."""
         return self._state if self._table is None else self._table.state()
 
     def open(self) -> None:
-        """Read the options and the table, and publish dead letters that an earlier run has committed only."""
+        """Read the options and the table, and publish dead letters that an earlier run has only committed."""
         options = self._options_of(self.name)
         table = Table(options.root, catalogs=self._catalogs)
         dead = DeadLetters(table)
@@ -123,13 +123,13 @@ class Stream:
         self.retry_at = time.monotonic() + self._retry_seconds * 2**doublings
 
     def succeed(self) -> bool:
-        """Note that nothing is wrong; returns whether something was."""
+        """Clear the failure; returns whether there was one."""
         was, self.error, self.tries, self.retry_at = self.error, None, 0, 0.0
         return was is not None
 
     @property
     def is_stuck(self) -> bool:
-        """Return whether the topic has failed for good, or as often as a bounded load tries."""
+        """Return whether the topic has failed permanently, or as often as a bounded load tries."""
         return self.is_over or self.tries >= TRIES_MAX or isinstance(self.error, NoTopicError)
 
     @property
@@ -138,7 +138,7 @@ class Stream:
         return self.is_over or (self.error is None and not self._missed and not any(self.behind.values()))
 
     def miss(self, where: str) -> PipelineError | None:
-        """Note that there is no such topic; returns the error once that is certain."""
+        """Note that the topic is missing; returns the error when that is certain."""
         self._missed += 1
         if self._missed < MISSED_MAX:
             return None
@@ -164,7 +164,7 @@ class Stream:
             self._ends = self._resolved(only_end(self.options.selection), bounds, "end")
         ends = self._ends or {partition: bound.end for partition, bound in bounds.items()}
         ranges = pending(state, self._starts, ends, bounds)
-        if self._table is None and any(map(len, ranges)):  # while it was put away others may have loaded
+        if self._table is None and any(map(len, ranges)):  # others may have loaded meanwhile
             self.table.refresh()
             return self.pending(identity, bounds)
         self.behind = {offset_range.partition: len(offset_range) for offset_range in ranges}

@@ -1,7 +1,7 @@
-"""visitors: how often each member's profile was seen, by how many others, and when last.
+"""visitors: number of views and of visitors of each member's profile, and the last view.
 
-The rule: profile views are keyed by the member that is viewed, so one partition has all of one member. Each partition is
-a separate part, and counts its own events.
+The rule: profile views are keyed by the member that is viewed, so one partition has all views of a member. Each partition
+is a separate part with its own counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Visitors(DerivedJob):
         return partials.groupBy(*keys).agg(sf.sum("views").alias("views"), sf.max("last").alias("last"))
 
     def condense(self, partials: DataFrame) -> DataFrame:
-        """Count each member's visitors where the member is."""
+        """Count each member's visitors within the member's part."""
         from pyspark.sql import functions as sf
 
         return partials.groupBy("part", "member").agg(
@@ -65,7 +65,7 @@ class Visitors(DerivedJob):
         )
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """`visitors`: one row per member. Raises UsageError for a member in two partitions."""
+        """Return `visitors`: one row per member. Raises UsageError for a member in two partitions."""
         from pyspark.sql import functions as sf
 
         twice = condensed.groupBy("member").agg(sf.array_sort(sf.collect_list("part")).alias("parts"))

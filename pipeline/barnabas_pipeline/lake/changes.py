@@ -1,12 +1,11 @@
 """Changes of rows by key: read from events, and merged into the present rows.
 
-The rule: a row follows from the set of events, not from their batches. Events of a partition are ordered by offset.
-Those of a key that were sent to several partitions are ordered by their moment, then by partition. A moment is the
-record's timestamp and, within a millisecond, the place in PostgreSQL's log that Debezium tells; or, if that went back,
-the latest one of the key in that partition before it. A truncation has the latest moment of its whole partition, and
-empties the table of all that comes before it. A deleted row leaves its moment behind (`gone`) where the topic has
-several partitions, since an older event of another one may still come. With one partition nothing older comes, and
-nothing is kept.
+The rule: a row follows from the set of events, not from their batches. Events of a partition are ordered by offset. Those
+of a key that were sent to several partitions are ordered by their moment, then by partition. A moment is the record's
+timestamp and, within a millisecond, the PostgreSQL LSN that Debezium reports; if that is lower than an earlier moment of
+the key in that partition, it is the earlier moment. A truncation has the latest moment of its whole partition, and removes
+all rows with earlier moments. The moment of a deleted row is kept (`gone`) where the topic has several partitions, since an
+older event of another partition may still arrive. With one partition no older event arrives, and no moment is kept.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ OFFSET = "_offset"
 EXTRA = "_extra"
 DELETED = pa.field("_deleted", pa.bool_())
 UNAVAILABLE = "__debezium_unavailable_value"
-"""Stands for a value that an update has not touched, and that PostgreSQL has not put into its log."""
+"""Debezium's placeholder for a value that an update did not change, and that PostgreSQL did not write to its log."""
 FLAT_DELETED = "__deleted"
 NO_BUCKET = -1
-"""The bucket of events that have no key, or are nothing that the envelope knows."""
+"""The bucket of events without a key, or with an operation unknown to the envelope."""
 _HASHES = (1 << 31) - 1
 LSN = "_source_lsn"
 _ORDER = (pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(CHANGED_AT, TIMESTAMP_TYPE))
@@ -53,7 +52,7 @@ _EVENT = {coordinate.name: coordinate for coordinate in COORDINATES}
 
 
 class Moment(NamedTuple):
-    """The place of a truncation in the order of events: microseconds since 1970, that in the source's log, and its own."""
+    """The place of a truncation in the order of events: time in us since 1970, LSN of the source, partition and offset."""
 
     time_us: int
     lsn: int
@@ -63,7 +62,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The promise of a table: `key` are fields of the value, none for those of the record's key."""
+    """Key, envelope and number of buckets of a table. `key` names fields of the value; empty: the record's key."""
 
     key: tuple[str, ...]
     envelope: str
@@ -78,7 +77,7 @@ class Form:
     schema: EventSchema
 
     def checked(self) -> Form:
-        """Return it. Raises UsageError if events of that schema are no such changes."""
+        """Return the form itself. Raises UsageError if events of its schema are not changes of this shape."""
         held = {field.name: field.type for field in self.schema.fields}
         if self.is_debezium and (held.get("op") is None or not isinstance(held.get("after"), Record)):
             raise UsageError(
@@ -107,14 +106,14 @@ class Form:
 
     @property
     def has_lsn(self) -> bool:
-        """Return whether events tell their place in PostgreSQL's log."""
+        """Return whether events have an LSN of PostgreSQL, in the field `lsn` of `source`."""
         source = next((field.type for field in self.schema.fields if field.name == "source"), None)
         inner = source.fields if isinstance(source, Record) else ()
         return self.is_debezium and any((field.name, field.type) == ("lsn", "long") for field in inner)
 
     @property
     def order(self) -> list[pa.Field]:
-        """The columns that say which event was the last one."""
+        """The columns that identify the last event of a row."""
         return [*_ORDER, *([pa.field(LSN, pa.int64())] if self.has_lsn else [])]
 
     @property
@@ -143,7 +142,7 @@ class Form:
 
     @property
     def arrow(self) -> pa.Schema:
-        """All columns: the key, the value, unknown fields as JSON, and the event that was the last one."""
+        """All columns: the key, the value, unknown fields as JSON, and the last event."""
         keys = [pa.field(name, kind) for name, kind in self.key_types.items()]
         others = [field for field in self.value if field.name not in self.key_types]
         bucket = [pa.field(BUCKET, pa.int32())] if len(keys) > 1 else []
@@ -151,12 +150,12 @@ class Form:
 
     @property
     def gone(self) -> pa.Schema:
-        """The columns that a deleted row leaves behind."""
+        """The columns that are kept of a deleted row: its key, and its last event."""
         return pa.schema([*(pa.field(name, kind) for name, kind in self.key_types.items()), *self.order])
 
     @property
     def read(self) -> pa.Schema:
-        """The columns of events that changes are made of."""
+        """The columns of events that changes are derived from."""
         names = ("op", "before", "after", "source") if self.is_debezium else self.value.names
         fields = [field for field in self.schema.arrow if field.name in (*names, KEY_COLUMN)]
         return pa.schema(
@@ -194,7 +193,7 @@ def within(table: pa.Table, topic_id: str, ranges: Mapping[int, tuple[int, int]]
 
 
 def changes(form: Form, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (bucket, changes) of events; those of NO_BUCKET are no changes."""
+    """Yield (bucket, changes) of events; bucket NO_BUCKET has events that are not changes."""
     events = _Events(form, table)
     parts = [
         events.changes_of(events.upserts, deleted=False),
@@ -220,7 +219,7 @@ def changes(form: Form, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 class _Events:
-    """Events as masks of what they do: `upserts`, `deletes`, and `moved` for updates that give a row another key."""
+    """Events by operation, as masks: `upserts`, `deletes`, and `moved` for updates that change the key of a row."""
 
     def __init__(self, form: Form, table: pa.Table) -> None:
         self.form = form
@@ -250,7 +249,7 @@ class _Events:
         ]
         writes = _mask(pc.is_in(operation, pa.array(["c", "u", "r"])))
         self.upserts = writes & self.table["after"].is_valid().to_numpy()
-        # a tombstone follows a delete, and adds nothing; without the record's key it does not identify a row
+        # a tombstone follows a delete and is redundant; without the record's key it does not identify a row
         self.deletes = _mask(pc.equal(operation, "d")) | (tombstone if not self.form.shape.key else False)
         understood = (
             self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
@@ -278,7 +277,7 @@ class _Events:
         return pc.coalesce(*(column for column in places if column.type == kind))
 
     def changes_of(self, mask: Mask, *, deleted: bool, key: Mapping[str, Column] | None = None) -> pa.Table:
-        """The changes of some events."""
+        """Return the changes of the events in a mask, as upserts or deletes; `key`: columns in place of the present key."""
         rows = pa.array(np.flatnonzero(mask))
         columns = {
             **self.values[0],
@@ -288,7 +287,7 @@ class _Events:
             PARTITION: self.table[PARTITION],
             OFFSET: self.table[OFFSET],
             CHANGED_AT: self.table["_timestamp"],
-            BUCKET: pa.nulls(len(self.table), pa.int32()),  # is filled in when all changes have keys
+            BUCKET: pa.nulls(len(self.table), pa.int32()),  # filled in when all changes have keys
         }
         if self.form.has_lsn:
             columns[LSN] = pc.struct_field(self.table["source"], "lsn")
@@ -312,7 +311,7 @@ def _mask(column: Column) -> Mask:
 
 
 def buckets_of(form: Form, table: pa.Table) -> Integers:
-    """The bucket of each row: Iceberg's own of a key of one column, a hash of these of a key of several."""
+    """Return the bucket of each row: Iceberg's bucket of a one-column key, else a hash of the columns' buckets."""
     names = form.keys
     modulus = form.shape.buckets if len(names) == 1 else _HASHES
     hashes = np.zeros(len(table), np.int64)
@@ -335,10 +334,10 @@ def merge(
     *,
     is_moving: bool,
 ) -> tuple[pa.Table, pa.Table]:
-    """Merge changes into the rows of a bucket and the rest of deleted ones; returns both after the merge.
+    """Merge changes into the rows of a bucket and its kept deletions (`gone`); returns (rows, gone) after the merge.
 
-    `truncated`: all truncations that have come with the changes, and the last one before. `is_moving`: keys may be in
-    several partitions.
+    `truncated`: all truncations among the changes, and the last earlier one. `is_moving`: keys may be in several
+    partitions.
     """
     columns = form.arrow.append(DELETED)
     parts = [rows.append_column(DELETED, pa.array(np.zeros(len(rows), bool))), changed]
@@ -386,7 +385,7 @@ def _widened(table: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 def _codes(table: pa.Table, keys: Sequence[str]) -> Integers:
-    """Numbers that are equal where keys are."""
+    """Return a number for each row; numbers are equal where keys are."""
     code = np.zeros(len(table), np.int64)
     for name in keys:
         encoded = table[name].combine_chunks().dictionary_encode()
@@ -399,7 +398,7 @@ def _codes(table: pa.Table, keys: Sequence[str]) -> Integers:
 def _moments(
     form: Form, every: pa.Table, truncated: Sequence[Moment]
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """Number all moments, rising: the time and the LSN by number, the numbers of events and of truncations."""
+    """Number all moments in rising order: (times by number, LSNs by number, numbers of events, numbers of truncations)."""
     told = pc.fill_null(every[LSN], 0).to_numpy() if form.has_lsn else np.zeros(len(every), np.int64)
     time = np.append(
         every[CHANGED_AT].cast(pa.int64()).to_numpy(), [truncation.time_us for truncation in truncated]
@@ -421,7 +420,7 @@ def _rising(
     offset: Integers,
     truncated: Sequence[Moment],
 ) -> Integers:
-    """The moments of events where within a key and a partition, and after a truncation there, none goes back."""
+    """Return the moments of events, raised so that none decreases within a key and partition, or after a truncation."""
     moment = moment.copy()
     for end, truncation in zip(ends.tolist(), truncated, strict=True):
         after = (partition == truncation.partition) & (offset > truncation.offset)
@@ -435,7 +434,7 @@ def _rising(
 
 
 def _filled(form: Form, every: pa.Table, code: Integers, order: Integers, is_deleted: Mask) -> pa.Table:
-    """Replace values that an update has not told by the earlier ones of the row."""
+    """Replace values that an update did not send (UNAVAILABLE) by the earlier values of the row."""
     place = np.arange(len(order))
     for name in form.value.names:
         kind = every.schema.field(name).type

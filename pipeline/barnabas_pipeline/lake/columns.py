@@ -36,7 +36,7 @@ DEAD_SCHEMA = pa.schema(
         pa.field("partition", pa.int32()),
         pa.field("offset", pa.int64()),
         pa.field("end_offset", pa.int64()),  # offset + 1, or more for a span of damaged bytes
-        pa.field("timestamp", TIMESTAMP_TYPE),  # null for what is no time of the years 1 to 9999
+        pa.field("timestamp", TIMESTAMP_TYPE),  # null for times outside the years 1 to 9999
         pa.field("leader_epoch", pa.int32()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
@@ -45,22 +45,22 @@ DEAD_SCHEMA = pa.schema(
         pa.field("detail", pa.string()),
         pa.field("decoder_version", pa.int32()),
         pa.field("schema_name", pa.string()),
-        pa.field("timestamp_ms", pa.int64()),  # as it came; null for a span, and in files of earlier versions
+        pa.field("timestamp_ms", pa.int64()),  # null for a span, and in files of earlier versions
     ]
 )
 
 
 def lake_schema(schema: EventSchema) -> pa.Schema:
-    """The columns of a table for events of a schema."""
+    """Return the columns of a table for events of a schema."""
     return pa.schema([*schema.arrow, *COORDINATES])
 
 
 def event_hours(column: Column) -> Integers:
-    """The hours since 1970 of event times."""
+    """Return the hours since 1970 of event times."""
     return event_ms(column) // HOUR_MS
 
 
 def span_of(column: Column) -> tuple[int, int]:
-    """The least and the greatest value."""
+    """Return the least and the greatest value of a column."""
     bounds = pc.min_max(column).as_py()
     return bounds["min"], bounds["max"]

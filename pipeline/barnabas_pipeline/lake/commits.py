@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 BASE = "barnabas.branch-base"
-"""In the summaries of a branch's snapshots: the snapshot of main that the branch was made of; 0: none."""
+"""In the summaries of a branch's snapshots: the snapshot of main that the branch was created from; 0: none."""
 
 
 def iceberg_file(file: DataFile) -> IcebergFile:
@@ -67,7 +67,7 @@ def iceberg_file(file: DataFile) -> IcebergFile:
 
 
 def named_files(table: IcebergTable, paths: Iterable[str]) -> list[IcebergFile]:
-    """The data files of the current snapshot that have these paths."""
+    """Return the data files of the current snapshot that have these paths."""
     chosen = set(paths)
     snapshot = table.current_snapshot()
     if not chosen or snapshot is None:
@@ -155,7 +155,7 @@ def base_of(table: IcebergTable, branch: str) -> dict[str, str]:
 
 
 def begin_main(table: IcebergTable) -> bool:
-    """Give main an empty snapshot if it has none, since a branch begins at one. Returns whether it had none."""
+    """Commit an empty snapshot to main if main has no snapshot to begin a branch at. Returns whether it had none."""
     if MAIN in table.metadata.refs:
         return False
     with suppress(CommitFailedException), table.transaction() as transaction:  # another writer was faster
@@ -221,7 +221,7 @@ def _requires(name: str, snapshot_id: int | None) -> TableRequirement:
 
 
 def drop(table: IcebergTable, branch: str) -> int:
-    """Remove a branch, and return the snapshot that it had. Raises UsageError, IncompleteError."""
+    """Remove a branch, and return the id of its last snapshot. Raises UsageError, IncompleteError."""
     ref = table.metadata.refs.get(branch)
     if branch == MAIN or ref is None or ref.snapshot_ref_type != SnapshotRefType.BRANCH:
         raise UsageError(f"table {'.'.join(table.name())} has no branch {branch} that could be dropped")

@@ -1,7 +1,7 @@
-"""Objects that are put where there is none, in object stores: the one request that Arrow's file systems do not make.
+"""Conditional puts into object stores (put if absent): the one request that Arrow's file systems do not offer.
 
 The rule: the store decides, by a condition of the request itself, so of many writers one succeeds. Properties are
-pyiceberg's, those that Arrow's file system of the store takes.
+pyiceberg's, as for Arrow's file system of the store.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)
 
 
 def create(location: str, data: bytes, properties: Mapping[str, str], region: str | None) -> bool:
-    """Put an object; False: there is one. Raises OSError, after which it may have happened, and UsageError."""
+    """Put an object if it does not exist; False: it exists. Raises UsageError, and OSError: the object may exist then."""
     try:
         import obstore
         from obstore import exceptions
@@ -82,9 +82,9 @@ def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str |
 
 
 def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, str | None] | None:
-    """Return keys of S3: the properties', a role's that they name, or those that AWS' own library finds, as Arrow does.
+    """Return S3 keys as Arrow finds them: of the properties, of a role named there, or by the chain of AWS' library.
 
-    None: without that library it is the environment, a token of a workload, or the machine. Raises UsageError.
+    None: without that library the client takes them from environment, workload token or instance. Raises UsageError.
     """
 
     def setting(name: str) -> str | None:

@@ -1,7 +1,7 @@
 """The actual offsets in the files of a table, read only from their coordinate columns.
 
-The rule: snapshot and ledger name the files to read, but their content is not trusted. The SHA-256 proves that a file is
-as a load wrote it; for a file of another engine, or one with deleted rows, there is no proof.
+The rule: snapshot and ledger name the files to read, but their content is not trusted. The SHA-256 proves that a file is as
+a load wrote it; files of another engine or with deleted rows have no proof.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ IDENTITY = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file that counts: its entry in the ledger, and, unless it has dead letters, in the snapshot."""
+    """A file that counts: its description in the ledger and, unless it has dead letters, in the snapshot."""
 
-    entry: DataFile | None  # None: another engine has written it
+    entry: DataFile | None  # None: written by another engine
     piece: Piece | None = None
 
     @property
     def path(self) -> str:
-        """Its URI."""
+        """The URI of the file."""
         return (
             self.piece.path if self.piece is not None else self.entry.path if self.entry is not None else ""
         )
@@ -51,12 +51,12 @@ class Seen:
         return self.entry is not None and (self.piece is None or not self.piece.deletes)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Return whether rows of offsets [start, end) may be in it."""
+        """Return whether the file may have rows of offsets [start, end) of a partition."""
         described = self.entry if self.entry is not None else self.piece
         return described is not None and described.may_have(partition, start, end)
 
     def may_be_of(self, topic_id: str) -> bool:
-        """Return whether rows of an incarnation may be in it."""
+        """Return whether the file may have rows of an incarnation of the topic."""
         owner = (
             self.entry.topic_id
             if self.entry is not None
@@ -116,7 +116,7 @@ def row_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange
 
 
 def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange) -> tuple[int, Integers]:
-    """(how many dead letters begin within a range, the offsets that they stand for, rising)."""
+    """Return (number of dead letters that begin within a range, the offsets that they cover, rising)."""
     letters, parts = 0, []
     for file in files:
         low, high = _read(layout, file.path, offset_range, "partition", "offset", "end_offset")
@@ -126,13 +126,13 @@ def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRang
 
 
 def erased_offsets(layout: Layout, files: Iterable[DataFile], offset_range: OffsetRange) -> Integers:
-    """The offsets within a range of rows that were removed on purpose, rising, each once."""
+    """Return the offsets within a range of rows that were removed on purpose, rising, each once."""
     parts = [_read(layout, file.path, offset_range, "partition", "offset")[0] for file in files]
     return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
 def _scanned(layout: Layout, piece: Piece, offset_range: OffsetRange, topic_id: str) -> Integers:
-    """Offsets of a file of another engine, which may have rows of several incarnations."""
+    """Return offsets of a file of another engine, which may have rows of several incarnations."""
     parts = [np.empty(0, np.int64)]
     try:
         for rows in scan.rows(layout, [piece], IDENTITY):
@@ -180,7 +180,7 @@ def _read(
 def choose(
     metadata: pq.FileMetaData, offset_range: OffsetRange, partition: str, offset: str
 ) -> tuple[list[int], bool]:
-    """Row groups that may have rows of the range, and whether all their rows are of its partition for sure."""
+    """Return the row groups that may have rows of the range, and whether all their rows are certainly of its partition."""
     index = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
     groups, is_sure = [], True
     for n in range(metadata.num_row_groups):

@@ -4,7 +4,7 @@ The rule: its snapshot names an entry of a separate ledger, with the offsets of 
 rows are current. Rows and offsets are committed together, on the snapshot that was read; so a run that is killed or
 started twice changes nothing.
 
-It is partitioned by a bucket of the key. A commit writes the buckets that have changes, and leaves the files of the others.
+It is partitioned by a bucket of the key. A commit rewrites only the buckets with changes.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ ROWS_PER_BLOCK = 200_000
 class Applied:
     """An entry of the ledger: the applied events, and the table's parameters.
 
-    `truncated` is the last truncation; `gone` has, by bucket, the file with the rest of deleted rows, and is None if
-    none is kept: the topic has one partition.
+    `truncated` is the last truncation; `gone` has, by bucket, the file with the moments of deleted rows, and is None where
+    these are not kept: the topic has one partition.
     """
 
     version: int = 0
@@ -106,7 +106,7 @@ class Applied:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> Applied:
-        """Read a stored one. Raises BrokenLakeError."""
+        """Decode an entry from its stored form. Raises BrokenLakeError."""
         try:
             held = json.loads(data)
             if held.pop("format") != FORMAT:
@@ -127,7 +127,7 @@ class Applied:
 
 
 class CurrentTable:
-    """The table of current rows of a table of events. What others commit is seen after `refresh` only."""
+    """The table of current rows of a table of events. Commits of other writers are visible only after `refresh`."""
 
     def __init__(self, events: Table, name: str = "") -> None:
         name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
@@ -140,11 +140,11 @@ class CurrentTable:
         )
         self.iceberg: IcebergTable | None = None
         self.applied = Applied()
-        self.is_behind = False  # of `applied`, since it was rolled back to a snapshot of another engine
+        self.is_behind = False  # the current snapshot precedes `applied`, after a rollback
 
     @property
     def is_endangered(self) -> bool:
-        """Return whether it has files where an earlier release put them, which other engines take for orphans."""
+        """Return whether files are where an earlier release wrote them: other engines treat those as orphans."""
         return self.iceberg is not None and (
             self.iceberg.location() != self.place.location or iceberg.is_elsewhere(self.iceberg)
         )
@@ -160,7 +160,7 @@ class CurrentTable:
         return self.events.catalogs.of(self.events.place)
 
     def refresh(self) -> Applied:
-        """Read the table from the catalog again. Raises IncompleteError, BrokenLakeError."""
+        """Read the table from the catalog again, and return its newest entry. Raises IncompleteError, BrokenLakeError."""
         with explained():
             self.iceberg = iceberg.load_or_none(self._catalog, self.place)
             head = Head() if self.iceberg is None else iceberg.ledger_of(self.iceberg)
@@ -214,7 +214,7 @@ class CurrentTable:
             transaction.commit_transaction()
 
     def files(self) -> dict[int, tuple[Piece, ...]]:
-        """The files of each bucket, after `prepare`. Raises UsageError if some are partitioned in another way."""
+        """Return the files of each bucket, after `prepare`. Raises UsageError for files with another partitioning."""
         if self.iceberg is None:
             return {}
         with explained():
@@ -238,7 +238,7 @@ class CurrentTable:
     def commit(
         self, entry: Applied, add: Iterable[DataFile], remove: list[str], *, keep_snapshots: int
     ) -> None:
-        """Commit the entry that follows, with the files of buckets. Raises ConflictError: plan it again."""
+        """Commit the next entry with files of buckets. Raises ConflictError if it has to be planned again."""
         entry.version, entry.previous, entry.previous_path = (
             self.applied.version + 1, self.applied.digest, self.applied.path,
         )  # fmt: skip
@@ -263,15 +263,15 @@ class CurrentTable:
         self.applied = entry
 
     def vacuum(self, age_seconds: float) -> int:
-        """Remove objects that no snapshot names and that are at least `age_seconds` old. Returns the number of them."""
+        """Remove objects that no snapshot names and that are at least `age_seconds` old. Returns the number of objects."""
         before = time.time() - age_seconds
         iceberg.check_collected(self.existing)
         with explained():
             places = [f"{self.place.location}/{directory}" for directory in ("data", "metadata", store.GONE)]
             listed = [file for place in places for file in store.listing(self.existing.io, place)]
-            self.refresh()  # after the listing, so that files committed meanwhile are not taken as old
+            self.refresh()  # after the listing, so that files committed meanwhile do not count as unused
             if self.iceberg is None:
-                return 0  # perhaps it has another name now
+                return 0  # the table may have been renamed
             kept = named(self.iceberg)
             for summary in map(iceberg.summary_of, self.iceberg.snapshots()):
                 if PATH in summary:
@@ -289,7 +289,7 @@ class CurrentTable:
 
 
 def _bucketing(form: Form) -> tuple[str, Transform[Any, Any], str]:
-    """The column and the transform that a table is partitioned by, and the name of that."""
+    """Return the column and the transform that a table is partitioned by, and the name of the partition field."""
     if len(form.keys) > 1:
         return BUCKET, IdentityTransform(), f"{BUCKET}_number"
     return form.keys[0], BucketTransform(form.shape.buckets), f"{form.keys[0]}_bucket"
@@ -300,7 +300,7 @@ def _bucketing(form: Form) -> tuple[str, Transform[Any, Any], str]:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Events to apply, as a worker has to know them: of one incarnation, [start, end) by partition."""
+    """Events to apply, in a form for workers: of one incarnation, offsets [start, end) by partition."""
 
     layout: Layout
     form: Form
@@ -316,7 +316,7 @@ class Increment:
 
 
 def blocks_of(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
-    """Yield tables of at least this many rows, except the last one."""
+    """Yield the rows of tables as tables of at least `rows_min` rows; the last table may have fewer."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
@@ -329,13 +329,13 @@ def blocks_of(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Offsets by partition of events that were removed for their age at once, and the conditions of later erasures."""
+    """Events that were removed together by retention: offsets by partition, and the conditions of later erasures."""
 
     offsets: dict[int, Integers]
     erased: tuple[str, ...]
 
     def of(self, rows: pa.Table, schema: Schema) -> pa.Table:
-        """Return the rows of such events; none if their columns cannot tell which of them were erased since."""
+        """Return the rows of these events; none if the columns do not determine which of them were erased later."""
         partition, offset = rows[PARTITION].to_numpy(), rows[OFFSET].to_numpy()
         mask = np.zeros(len(rows), bool)
         for number, offsets in self.offsets.items():
@@ -352,9 +352,9 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """All data for a worker to write a bucket again; `files` and `gone` are the present files of each bucket.
+    """All data for a worker to rewrite a bucket; `files` and `gone` are the present files of each bucket.
 
-    `retained` None: changes are merged into all rows; else into those of events that were removed for their age.
+    `retained` None: changes are merged into all rows; else only into rows of events that were removed by retention.
     """
 
     layout: Layout
@@ -366,7 +366,7 @@ class Merger:
     retained: tuple[Retained, ...] | None = None
 
     def write(self, bucket: int, changed: Iterable[pa.Table]) -> Bucket:
-        """Merge the changes of a bucket into its rows, and write its files again."""
+        """Merge the changes of a bucket into its rows, and rewrite its files."""
         parts = list(changed)
         if bucket == NO_BUCKET:
             return Bucket(bucket, lost=sum(part["lost"][0].as_py() for part in parts))
@@ -384,7 +384,7 @@ class Merger:
         )
 
     def merged(self, changed: list[pa.Table], rows: pa.Table, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Merge changes into rows and the rest of deleted ones."""
+        """Merge changes into rows and kept deletions; returns (rows, gone)."""
         if not changed:
             changed = [self.form.arrow.append(DELETED).empty_table()]
         return merge(
@@ -392,7 +392,7 @@ class Merger:
         )
 
     def base(self, bucket: int) -> tuple[pa.Table, pa.Table]:
-        """Return the base of a merge: rows of a bucket, and the rest of deleted ones."""
+        """Return the base of a merge: the rows of a bucket, and its kept deletions."""
         rows, gone = self.rows(bucket), self._gone(bucket)
         if self.retained is None:
             return rows, gone
@@ -416,7 +416,7 @@ class Merger:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket that was written again: how many changes, its new files and those that they replace."""
+    """A rewritten bucket: the number of changes, its new files, and the files that they replace."""
 
     number: int
     changes: int = 0
@@ -427,7 +427,7 @@ class Bucket:
 
 
 def data_files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
-    """Write the rows of a bucket, into several files if they are many."""
+    """Write the rows of a bucket, into several files if they are many, and yield the files."""
     schema = table_schema.numbered(rows.schema, metadata.schema())
     count = -(-rows.nbytes // TARGET_FILE_BYTES)
     size = -(-len(rows) // max(count, 1))

@@ -1,7 +1,7 @@
 """The table of dead letters, for engines that do not read the ledger: NAME__dead beside NAME.
 
 The rule: the ledger is the truth, and this table follows it. Its summary has the last published entry; a publisher adds
-exactly the missing ones, in one snapshot on top of the one that it has read.
+exactly the missing entries, in one snapshot on top of the snapshot that it has read.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class DeadLetters:
             branch=MAIN,
         )
         self._table = table
-        self._published = 0  # the version that is known to be in it
+        self._published = 0  # the version up to which entries are published
 
     def publish(self) -> bool:
         """Commit the ledger's dead letters that this table lacks; False if there are none. Raises IncompleteError."""
         state = self._table.state()
         if self._table.place.branch != MAIN:
-            return False  # those of a branch are visible once it is published
+            return False  # dead letters of a branch become visible when it is published
         if state.dead_version <= self._published <= state.version:
-            return False  # not so if the table was rolled back since
+            return False  # does not hold after a rollback of the table
         with explained():
             for _ in range(CONFLICTS_MAX):
                 iceberg = self._open_or_create()
@@ -84,7 +84,7 @@ class DeadLetters:
         raise IncompleteError(f"table {self.place.name}: others were faster")
 
     def differences(self, entries: list[Entry]) -> list[str]:
-        """Return differences between its files and those of the ledger's published entries; empty if there are none."""
+        """Return differences between the table's files and the ledger's published entries; empty if there are none."""
         with explained():
             iceberg = self._open()
             if iceberg is None or not self._follows(iceberg):
@@ -109,7 +109,7 @@ class DeadLetters:
         ]
 
     def iceberg(self) -> IcebergTable | None:
-        """The table as pyiceberg has it; None: there is none."""
+        """Return pyiceberg's table; None if it does not exist."""
         with explained():
             return self._open()
 
@@ -137,21 +137,21 @@ class DeadLetters:
         return self._as_numbered(catalog.load_table(self.place.name))
 
     def _as_numbered(self, table: IcebergTable) -> IcebergTable:
-        """Return a table with the column ids of its files: Nessie numbers those of a new table in another order."""
+        """Return a table with the column ids of its files: Nessie numbers the columns of a new table in another order."""
         columns = dead_columns()
         if table.metadata.snapshots or table.schema().fields == columns.fields:
             return table
-        with suppress(CommitFailedException):  # another publisher has done it
+        with suppress(CommitFailedException):  # another publisher has renumbered it
             renumber(table, columns)
         return self._table.catalogs.of(self._table.place).load_table(self.place.name)
 
     @property
     def _is_taken_over(self) -> bool:
-        """Return whether the ledger is where no engine takes it for orphans; so are the dead letters that count then."""
+        """Return whether ledger and dead letters that count are where other engines do not treat them as orphans."""
         return f"/{store.LEDGER}/" in self._table.state().path
 
     def _follows(self, iceberg: IcebergTable) -> bool:
-        """Return whether the table ends with an entry of the ledger; not so after a rollback."""
+        """Return whether the newest entry of the table is an entry of the ledger, which a rollback may have undone."""
         version, _, digest, lineage, _ = ledger_of(iceberg)
         if lineage is not Lineage.SURE:
             return False
@@ -161,7 +161,7 @@ class DeadLetters:
         return self._table.entries(version)[0].previous == digest
 
     def _commit(self, iceberg: IcebergTable) -> None:
-        """Bring it to the state of the ledger; files that do not count are removed."""
+        """Commit the state of the ledger to the table; files that do not count are removed."""
         state = self._table.state()
         add: dict[str, DataFile] = {}
         remove: list[str] = []

@@ -61,7 +61,7 @@ class OpenFile:
         self.bytes += table.nbytes
 
     def finish(self) -> tuple[int, str, pq.FileMetaData]:
-        """Make it whole. Returns (size, SHA-256, the footer)."""
+        """Finish the file. Returns (size in bytes, SHA-256 in hex, the footer)."""
         self._writer.close()
         faults.point("task.before_whole")
         self._sink.close()
@@ -69,10 +69,10 @@ class OpenFile:
 
 
 class TableWriter:
-    """Puts rows into the files of their partition of the table.
+    """Writer of rows into the files of their partition of the table.
 
-    A file that has grown to `target_bytes` is followed by another, and so is the one that has waited longest where more
-    than OPEN_FILES_MAX partitions are open.
+    A file is finished when it has `target_bytes`, or when more than OPEN_FILES_MAX partitions are open and it is the least
+    recently written.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class TableWriter:
         self._open: dict[tuple[object, ...], tuple[OpenFile, DataFile]] = {}
 
     def write(self, table: pa.Table) -> None:
-        """Write rows of the lake's schema, in the order they have."""
+        """Write rows of the lake's schema, in their order."""
         table = table.cast(self._schema)
         spec = self._metadata.spec()
         if spec.is_unpartitioned():
@@ -143,7 +143,7 @@ class TableWriter:
 
 
 def _note(entry: DataFile, part: pa.Table, event_time: str) -> None:
-    """Widen a file's bounds; offsets are never negative, so -1 says that there are none yet."""
+    """Widen a file's bounds by those of a part; an offset of -1 means that there are none yet."""
     is_first = entry.offset_min < 0
     times = event_ms(part[event_time])
     for (least, most), low, high in (
@@ -181,7 +181,7 @@ def _partition_of(column_statistics: DataFileStatistics, metadata: TableMetadata
 
 
 def dead_columns() -> Schema:
-    """The columns of dead letters as Iceberg numbers them."""
+    """Return the columns of dead letters, with Iceberg's column ids."""
     return assign_fresh_schema_ids(schema_without_ids(DEAD_SCHEMA))
 
 
@@ -215,7 +215,7 @@ def write_erased(layout: Layout, offsets: Integers, topic_id: str, partition: in
 
 
 def read_dead(io: FileIO, location: str) -> pa.Table:
-    """Read a file of dead letters; one of an earlier version has their timestamps in us alone."""
+    """Read a file of dead letters; files of an earlier version have timestamps in us only."""
     with io.new_input(location).open() as stream:
         letters = pq.ParquetFile(stream).read()
     if "timestamp_ms" not in letters.column_names:

@@ -1,4 +1,4 @@
-"""Tables as Spark data frames, on any store: files as a snapshot has them, in the newest schema.
+"""Tables as Spark data frames, on any store: the files of a snapshot, in the newest schema.
 
 The rule: a frame is read at one version; commits meanwhile do not change it.
 """
@@ -28,14 +28,14 @@ FILES_PER_TASK_MAX = 16
 
 
 def spark_schema(arrow_schema: pa.Schema) -> StructType:
-    """Return Arrow columns as Spark's."""
+    """Return the Spark schema of Arrow columns."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(arrow_schema)
 
 
 def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
-    """The columns of Spark's as its workers see them."""
+    """Return the Arrow columns in which Spark's workers see a Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
@@ -49,7 +49,7 @@ def events(
     columns: Iterable[str] | None = None,
     span_ms: tuple[int, int] | None = None,
 ) -> DataFrame:
-    """The rows of a table at a version of its ledger, all or the events of some time [from, before) in ms."""
+    """Return the rows of a table at a version of its ledger, all or with an event time in [from, before) in ms."""
     state = table.state(version)
     if not state.version:
         raise ValueError(f"there is no table at {table.place.location}")
@@ -66,7 +66,7 @@ def read_pieces(
     columns: Iterable[str] | None = None,
     span: Span | None = None,
 ) -> DataFrame:
-    """The rows of some files, in the newest schema: columns that a file lacks are null."""
+    """Return the rows of some files, in the newest schema: columns that a file lacks are null."""
     arrow = lake_schema(EventSchema.from_dict(state.schema))
     if columns is not None:
         names = set(columns)
@@ -80,12 +80,12 @@ def read_pieces(
 
 
 def dead_letters(spark: SparkSession, table: Table) -> DataFrame:
-    """The dead letters of a table."""
+    """Return the dead letters of a table."""
     return read_dead_letters(spark, table, list(table.files().dead.values()))
 
 
 def read_dead_letters(spark: SparkSession, table: Table, files: list[DataFile]) -> DataFrame:
-    """The dead letters of some files."""
+    """Return the dead letters of some files."""
     layout = table.layout
 
     def read(paths: list[bytes]) -> Iterator[pa.Table]:
@@ -96,7 +96,7 @@ def read_dead_letters(spark: SparkSession, table: Table, files: list[DataFile]) 
 
 
 def read_erased(spark: SparkSession, table: Table, state: State, files: list[DataFile]) -> DataFrame:
-    """The partitions and offsets of a topic's rows that were removed on purpose."""
+    """Return the partitions and offsets of a topic's rows that were removed on purpose."""
     layout = table.layout
     columns = pa.schema([pa.field(PARTITION, pa.int32()), pa.field("_offset", pa.int64())])
 
@@ -132,5 +132,5 @@ def read_items(
 
 
 def task_count(files: int, parallel: int) -> int:
-    """Return how many tasks read some files: two for each of those that run at once, more if they would be too large."""
+    """Return the number of tasks to read some files with: two per parallel slot, more if tasks would be too large."""
     return min(files, max(2 * parallel, -(-files // FILES_PER_TASK_MAX)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "hdfs_native"
 OWN = "dfs."
-"""Properties that begin so are the client's, as `dfs.client.failover.max.attempts` is."""
+"""Prefixes of the client's own properties, such as `dfs.client.failover.max.attempts`."""
 
 
 def is_installed() -> bool:
@@ -31,14 +31,14 @@ def is_installed() -> bool:
 
 
 def open_hdfs(netloc: str, properties: Mapping[str, str]) -> fs.FileSystem:
-    """Return the file system of a namenode, or of a name service that HADOOP_CONF_DIR knows. Raises UsageError."""
+    """Return the file system of a namenode, or of a name service configured in HADOOP_CONF_DIR. Raises UsageError."""
     return _opened(netloc, tuple(sorted(entry for entry in properties.items() if entry[0].startswith(OWN))))
 
 
 @cache
 def _opened(netloc: str, properties: tuple[tuple[str, str], ...]) -> fs.FileSystem:
-    """Open it once for a process, and keep it: in a child process, such as Spark begins as, its end waits for threads
-    that only its parent has."""
+    """Open a file system once for a process, and keep it: a forked process would wait for the parent's threads at its
+    end."""
     host, _, port = netloc.partition(":")
     try:
         file_system = _file_system()(host, int(port) if port else None, **dict(properties))
@@ -60,7 +60,7 @@ def rename(system: fs.FileSystem, source: str, target: str, *, overwrite: bool) 
 
 
 class Raising:
-    """Calls methods of an object of the library, and raises OSError for its RuntimeErrors."""
+    """A proxy of an object of the library, which raises OSError for its RuntimeErrors."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner
@@ -79,7 +79,7 @@ class Raising:
 
 
 class SyncedWriter(io.RawIOBase):
-    """Forces a file to the disks before it is closed."""
+    """A writer that forces a file to the disks before it closes it."""
 
     def __init__(self, file: HdfsFile) -> None:
         self._file = file
@@ -89,11 +89,11 @@ class SyncedWriter(io.RawIOBase):
         return True
 
     def write(self, data: Buffer) -> int:
-        """Write all of it."""
+        """Write all of `data`, and return its length."""
         return int(self._file.write(data))
 
     def close(self) -> None:
-        """Close it; the second time does nothing."""
+        """Sync and close the file; a second call does nothing."""
         if self.closed:
             return
         try:
@@ -105,11 +105,11 @@ class SyncedWriter(io.RawIOBase):
 
 @cache
 def _file_system() -> type[HdfsFileSystem]:
-    """Make the class, for a package that need not be installed."""
+    """Return the class; it is created here since the package need not be installed."""
     from hdfs_native.fsspec import HdfsFileSystem
 
     class FileSystem(HdfsFileSystem):
-        """The library's, with times of files where Arrow looks for them."""
+        """The library's file system, with the modification times of files where Arrow looks for them."""
 
         cachable = False  # fsspec drops its caches in each child process
 

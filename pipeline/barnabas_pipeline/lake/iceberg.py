@@ -73,9 +73,9 @@ PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
 }
 OF_EVENTS = {"write.metadata.metrics.column._topic_id": "full"}
-"""More properties of a table of events, so that a snapshot has the incarnation of each file.
+"""More properties of a table of events: snapshots then record the incarnation of each file.
 
-Catalogs refuse it for a table without that column.
+Catalogs refuse them for a table without that column.
 """
 NAME_MAPPING = "schema.name-mapping.default"
 
@@ -121,12 +121,12 @@ def checked_name(name: str) -> str:
 
 
 def lake_of(lake: Lake | str | Path) -> Lake:
-    """Return a lake by its directory or URL alone."""
+    """Return the lake at a directory or URL, with default settings."""
     return lake if isinstance(lake, Lake) else Lake(str(lake))
 
 
 def place_of(root: Place | str | Path) -> Place:
-    """Return the place of a table by its directory or URL alone, under the default name. Raises UsageError."""
+    """Return the place of a table at a directory or URL, under the default name. Raises UsageError."""
     if isinstance(root, Place):
         return root
     lake, _, topic = location_of(root).rpartition("/")
@@ -134,7 +134,7 @@ def place_of(root: Place | str | Path) -> Place:
 
 
 def check_catalog(lake: Lake) -> dict[str, str]:
-    """Return the properties of a lake's catalog. Raises UsageError without a known one."""
+    """Return the properties of a lake's catalog. Raises UsageError for an unknown catalog."""
     properties = dict(lake.properties)
     if any(key in properties for key in FOUND_BY) or configured(lake.catalog):
         return properties
@@ -159,12 +159,12 @@ def store_properties(lake: Lake) -> dict[str, str]:
 
 
 def configured(catalog: str) -> dict[str, str]:
-    """Return the properties of a catalog in pyiceberg's configuration, none if it has no such catalog."""
+    """Return the properties of a catalog in pyiceberg's configuration; empty if the catalog is not configured."""
     return cast("dict[str, str]", Config().get_catalog_config(catalog) or {})
 
 
 def open_catalog(place: Place) -> Catalog:
-    """Return the catalog of a table. Raises UsageError without a known one."""
+    """Return the catalog of a table. Raises UsageError for an unknown catalog."""
     lake = Lake(place.location.rpartition("/")[0], place.catalog, place.properties)
     properties = check_catalog(lake)
     here = local_path(lake.location)
@@ -192,7 +192,7 @@ class Catalogs:
         self._lock = threading.Lock()
 
     def of(self, place: Place) -> Catalog:
-        """Return the catalog of a table. Raises UsageError without a known one."""
+        """Return the catalog of a table. Raises UsageError for an unknown catalog."""
         key = (place.location.rpartition("/")[0], place.catalog, place.properties)
         with self._lock:
             if key not in self._known:
@@ -201,7 +201,7 @@ class Catalogs:
 
 
 def loaded_catalog(name: str, properties: dict[str, str]) -> Catalog:
-    """Load a catalog; of two that make the tables of a new database at the same time, the second finds them made."""
+    """Load a catalog; try again if another process has created the tables of a new database at the same time."""
     properties = bounded(name, properties)
     try:
         return load_catalog(name, **properties)
@@ -212,7 +212,7 @@ def loaded_catalog(name: str, properties: dict[str, str]) -> Catalog:
 
 
 def bounded(name: str, properties: dict[str, str]) -> dict[str, str]:
-    """Return properties of a catalog that have requests to a REST catalog end after a while."""
+    """Return properties of a catalog with timeouts for requests to a REST catalog."""
     merged = {**configured(name), **properties}
     kind = str(merged.get("type", "")).lower()
     is_rest = kind == "rest" or (not kind and str(merged.get("uri", "")).startswith("http"))
@@ -225,7 +225,7 @@ def bounded(name: str, properties: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def explained(what: str = "the lake") -> Iterator[None]:
-    """Turn errors of a catalog or store out of reach into IncompleteError: try again."""
+    """Turn errors of an unreachable catalog or store into IncompleteError, so that the job can be repeated."""
     try:
         yield
     except Exception as error:
@@ -236,7 +236,7 @@ def explained(what: str = "the lake") -> Iterator[None]:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Return whether an error is of a catalog or a store, so that it is unknown whether a request had an effect."""
+    """Return whether a catalog or a store raised an error, so that it is unknown whether a request had an effect."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in (
         "pyiceberg", "sqlalchemy", "sqlite3", "requests", "urllib3", "thrift", "hive_metastore", "botocore", "google",
     )  # fmt: skip
@@ -268,7 +268,7 @@ def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
 
 
 def create_namespace(catalog: Catalog, place: Place) -> None:
-    """Create the namespace of a place; of two that do so at the same time, the second finds it made."""
+    """Create the namespace of a place, unless it exists or another process creates it at the same time."""
     try:
         catalog.create_namespace_if_not_exists(place.namespace)
     except Exception as error:
@@ -282,13 +282,13 @@ def create_namespace(catalog: Catalog, place: Place) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table as a worker has to know it, as plain values: its metadata without snapshots, properties of the FileIO."""
+    """A table in a form for workers, as plain values: its metadata without snapshots, properties of the FileIO."""
 
     metadata: str
     io: tuple[tuple[str, str], ...]
 
     def open(self) -> tuple[TableMetadata, FileIO]:
-        """Return both as pyiceberg has them."""
+        """Return pyiceberg's objects: the table's metadata and the FileIO."""
         return _opened(self)
 
 
@@ -312,7 +312,7 @@ def layout_of(table: IcebergTable) -> Layout:
 
 
 class FileBounds(NamedTuple):
-    """A file's coordinates as a snapshot has them: "" and -1 where it does not say, or where they differ."""
+    """A file's coordinates as recorded in a snapshot: "" and -1 where they are not recorded, or differ among rows."""
 
     topic_id: str
     partition: int
@@ -349,7 +349,7 @@ class Lineage(Enum):
 
 
 class Head(NamedTuple):
-    """An entry of the ledger by its version, path and digest: the newest one, unless an ancestor names its own."""
+    """Version, path and digest of an entry of the ledger: of the nearest ancestor that names an entry, else the newest."""
 
     version: int = 0
     path: str = ""
@@ -359,10 +359,10 @@ class Head(NamedTuple):
 
 
 def ledger_of(table: IcebergTable) -> Head:
-    """Return the entry that counts for the current snapshot; for one of another engine it is the one before.
+    """Return the entry that counts for the current snapshot: its own, or that of its nearest ancestor with an entry.
 
-    Where no ancestor that is still there names an entry, it is the newest one, and its lineage says whether it counts.
-    Sequence numbers rise with each commit of a table, on whatever branch.
+    If no unexpired ancestor names an entry, it is the newest entry, and its lineage decides whether that counts. Sequence
+    numbers rise with each commit of a table, on whatever branch.
     """
     newest = snapshot = oldest = table.current_snapshot()
     while snapshot is not None:
@@ -383,7 +383,7 @@ def ledger_of(table: IcebergTable) -> Head:
 
 
 def relocate(table: IcebergTable, location: str) -> None:
-    """Set another location for new files of a table. Existing ones stay where they are until they are rewritten."""
+    """Set another location for new files of a table. Existing files stay where they are until they are rewritten."""
     transaction = CachingTransaction(table)
     transaction.set_location(location)
     transaction.set_properties({LOCATION: location})
@@ -439,10 +439,10 @@ def summary_of(snapshot: Snapshot) -> dict[str, str]:
 
 
 def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
-    """Return the table of a place, None if there is none yet. Raises UsageError if the name is of another one.
+    """Return the table of a place, None if it does not exist. Raises UsageError if the name is another table's.
 
-    Raises UsageError for metadata that pyiceberg does not know, such as a column of a newer format version, and
-    BrokenLakeError if the metadata is gone.
+    Raises UsageError for metadata that pyiceberg cannot read, such as a column of a newer format version, and
+    BrokenLakeError if the metadata file is missing.
     """
     try:
         table = catalog.load_table(place.name)

@@ -1,4 +1,4 @@
-"""The ledger of a table: one entry for each commit, which offsets it covers, and what holds after it; chained by SHA-256.
+"""The ledger of a table: an entry for each commit, with its offsets and the state after it; chained by SHA-256.
 
 The rule: an entry that no commit of the catalog names does not exist. A load begins for each partition exactly where the
 entries before it ended. Offsets count within one incarnation of the topic (cluster id and topic id); another incarnation
@@ -39,12 +39,12 @@ class BrokenLakeError(PipelineError):
 
 
 def hour_name(hour: int) -> str:
-    """Hours since 1970, in the years 1 to 9999, as `2023-11-14T22`."""
+    """Return a name such as `2023-11-14T22` for hours since 1970, in the years 1 to 9999."""
     return (EPOCH + timedelta(hours=hour)).isoformat()[: len("2023-11-14T22")]
 
 
 def hour_number(name: str) -> int:
-    """The reverse of `hour_name`. Raises ValueError."""
+    """Return the hours since 1970 of a name that `hour_name` returned. Raises ValueError."""
     return (datetime.fromisoformat(f"{name}:00") - EPOCH) // timedelta(hours=1)
 
 
@@ -61,11 +61,11 @@ class PartitionCommit:
     control: int
     aborted: int
     compacted: int
-    log_digest: str = ""  # of the batches that were read, see `log.digest`
+    log_digest: str = ""  # digest of the batches that were read, see `log.digest`
 
     @property
     def span(self) -> int:
-        """The offsets that are accounted for."""
+        """The number of offsets that are accounted for."""
         return self.loaded + self.dead + self.control + self.aborted + self.compacted
 
 
@@ -73,7 +73,7 @@ class PartitionCommit:
 class DataFile:
     """A Parquet file by its URI; times in ms, hours since 1970. `dead` files hold dead letters, by reason.
 
-    `iceberg` is what the catalog keeps of a data file; it is not part of the entry.
+    `iceberg` is the catalog's description of a data file; it is not part of the entry.
     """
 
     path: str
@@ -92,7 +92,7 @@ class DataFile:
     iceberg: Row = field(default_factory=dict, compare=False, repr=False)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Return whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
+        """Return whether rows of offsets [start, end) may be in the file; old files of dead letters lack bounds."""
         return self.partition in (partition, -1) and (
             self.offset_max < 0 or (self.offset_min < end and start <= self.offset_max)
         )
@@ -114,12 +114,12 @@ class State:
     high_watermarks: dict[int, int] = field(default_factory=dict)
     leader_epochs: dict[int, int] = field(default_factory=dict)
     totals: dict[int, PartitionCommit] = field(default_factory=dict)
-    hours: set[int] = field(default_factory=set)  # that have rows
+    hours: set[int] = field(default_factory=set)  # hours with rows
     sealed: set[int] = field(default_factory=set)
     reopened: set[int] = field(default_factory=set)
     redriven: int = 0
     erased: int = 0  # rows that were removed on purpose
-    dead_version: int = 0  # the last entry that has changed the dead letters
+    dead_version: int = 0  # version of the last entry that changed the dead letters
 
     def copy(self) -> State:
         """Return a deep copy."""
@@ -205,7 +205,7 @@ class State:
 
 _HOURS = ("hours", "sealed", "reopened")
 _BY_PARTITION = ("starts", "ends", "high_watermarks", "leader_epochs", "totals")
-_ADDED = {"erased": 0}  # in later releases, with what holds where an entry has none
+_ADDED = {"erased": 0}  # fields added by later releases, with their defaults
 _KEPT = (*_BY_PARTITION, *_HOURS, "redriven", "dead_version", *_ADDED)
 
 
@@ -214,7 +214,7 @@ _FILES = ("add", "dead_add", "erased")
 
 @dataclass(slots=True)
 class Entry:
-    """A commit, see the module's head for the kinds; `after` is the state that it leads to, as `State.to_dict` has it."""
+    """A commit, see the module's head for the kinds; `after` is the state after it, as returned by `State.to_dict`."""
 
     version: int
     kind: str
@@ -233,7 +233,7 @@ class Entry:
     sealed: list[str] = field(default_factory=list)
     lost: dict[str, list[int | None]] = field(default_factory=dict)
     redriven: dict[str, list[int]] = field(default_factory=dict)  # offsets by partition, of kind `redrive`
-    erased: list[DataFile] = field(default_factory=list)  # with the offsets of rows that were removed
+    erased: list[DataFile] = field(default_factory=list)  # files of the offsets of removed rows
     note: str = ""
     after: Document = field(default_factory=dict)
     format: int = FORMAT
@@ -245,12 +245,12 @@ class Entry:
         for name in _FILES:
             document[name] = [_plain(entry) for entry in getattr(self, name)]
         if not self.erased:
-            del document["erased"]  # as releases write it that know of none
+            del document["erased"]  # as written by releases without erasures
         return (json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Entry:
-        """Read a stored one. Raises BrokenLakeError."""
+        """Decode an entry from its stored form. Raises BrokenLakeError."""
         try:
             raw = json.loads(data)
             if raw["format"] != FORMAT or raw["kind"] not in KINDS:
@@ -290,7 +290,7 @@ class Entry:
 class Files:
     """All files with rows that entries have ever named, those of erased offsets, and the dead letters that count, by path.
 
-    Which files have the rows says the catalog's snapshot: another engine may have put others in their place.
+    The catalog's snapshot decides which files have the rows: another engine may have replaced files.
     """
 
     rows: dict[str, DataFile] = field(default_factory=dict)
@@ -298,7 +298,7 @@ class Files:
     erased: dict[str, DataFile] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """Apply the next entry. Raises BrokenLakeError if it removes dead letters that are not there."""
+        """Apply the next entry. Raises BrokenLakeError if it removes unknown files of dead letters."""
         self.rows |= {file.path: file for file in entry.add}
         self.erased |= {file.path: file for file in entry.erased}
         for path in entry.dead_remove:
@@ -317,7 +317,7 @@ def _row(commit: PartitionCommit) -> list[object]:
 
 
 def _plain(file: DataFile) -> Document:
-    """Return a file as an entry has it, without empty members."""
+    """Return a file in the form stored in an entry, without empty members."""
     return {
         field.name: value
         for field in fields(file)

@@ -1,6 +1,6 @@
 """Manifests of a lake of the earlier format, which had no catalog: read once, to become a ledger.
 
-The rule: nothing is believed that the chain of manifests does not show; nothing of the old lake is changed.
+The rule: only files in the chain of manifests count; nothing of the old lake is changed.
 
     <lake>/<topic>/_log/00000000000000000007.json
 """

@@ -1,7 +1,7 @@
-"""Names of pyiceberg that its documentation does not promise, in one module.
+"""Names of pyiceberg that are not part of its documented API, in one module.
 
-The rule: no other module names them. They are those of RELEASE; a test fails when requirements/spark.txt has another one,
-so that each of them is looked at before.
+The rule: no other module names them. They are checked for RELEASE; a test fails when requirements/spark.txt has another
+release, so that each name is reviewed first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SnapshotProducer = _SnapshotProducer
 
 
 class BoundedRestCatalog(RestCatalog):
-    """A REST catalog with requests that have timeouts: a server that does not answer would hold a job for ever."""
+    """A REST catalog with timeouts for requests, so that a server that does not answer cannot block a job for ever."""
 
     def _create_session(self) -> Any:
         session: Any = super()._create_session()
@@ -68,9 +68,9 @@ class BoundedRestCatalog(RestCatalog):
 
 
 def with_last_column_ids(body: bytes | None) -> bytes | None:
-    """Return the body of a commit with the largest column id of each new schema.
+    """Return the body of a commit with the largest column id of each new schema added.
 
-    Iceberg's REST API calls that field deprecated, and pyiceberg leaves it out; Nessie 0.99 refuses a schema without it.
+    Iceberg's REST API deprecates that field, and pyiceberg does not send it; Nessie 0.99 refuses a schema without it.
     """
     if not isinstance(body, bytes) or b'"add-schema"' not in body:
         return body
@@ -83,7 +83,7 @@ def with_last_column_ids(body: bytes | None) -> bytes | None:
 
 
 def renumber(table: IcebergTable, columns: Schema) -> None:
-    """Give a table without rows the column ids of a schema. Raises CommitFailedException."""
+    """Set the column ids of a table without rows to those of a schema. Raises CommitFailedException."""
     last = max(schema.schema_id for schema in table.metadata.schemas)
     schema = Schema(*columns.fields, schema_id=last + 1)
     required = AssertCurrentSchemaId.model_validate({"current-schema-id": table.schema().schema_id})
@@ -92,7 +92,7 @@ def renumber(table: IcebergTable, columns: Schema) -> None:
 
 
 def schema_without_ids(columns: pa.Schema) -> Schema:
-    """Return Arrow columns as Iceberg's schema; its field ids stand for nothing."""
+    """Return Arrow columns as an Iceberg schema; its field ids have no meaning."""
     return _pyarrow_to_schema_without_ids(columns)
 
 
@@ -107,7 +107,7 @@ def by_partition(
 def file_statistics(
     schema: Schema, properties: dict[str, str], footer: pq.FileMetaData
 ) -> DataFileStatistics:
-    """Return the statistics of a file's columns as a snapshot keeps them, from the footer of the file."""
+    """Return the statistics of a file's columns in the form kept in a snapshot, from the footer of the file."""
     return data_file_statistics_from_parquet_metadata(
         footer, compute_statistics_plan(schema, properties), parquet_path_to_id_mapping(schema)
     )
@@ -119,9 +119,7 @@ def positional_deletes(io: FileIO, tasks: Iterable[FileScanTask]) -> dict[str, l
 
 
 class CachingTransaction(Transaction):
-    """A transaction that applies each update once. pyiceberg's copies all metadata, deeply, at each access: 19 times for
-    a commit.
-    """
+    """A transaction that applies each update once. pyiceberg's copies all metadata at each access: 19 times per commit."""
 
     _current: TableMetadata | None = None
     _applied = 0
@@ -141,12 +139,12 @@ class CachingTransaction(Transaction):
         self._apply((SetLocationUpdate(location=location),), ())
 
     def commit_once(self) -> None:
-        """Drop the snapshot producers: pyiceberg then repeats none on another head, and removes no file of one."""
+        """Drop the snapshot producers: pyiceberg then neither repeats a snapshot on another head nor removes its files."""
         self._snapshot_producers.clear()
 
 
 class _ReplacingFiles(_OverwriteFiles):
-    """An overwrite with a snapshot that says that the rows are the same: `replace`, which pyiceberg counts no totals of."""
+    """An overwrite with a snapshot of operation `replace` (same rows), for which pyiceberg does not count totals."""
 
     is_alone = False
 
@@ -165,7 +163,7 @@ def replacing(
     branch: str,
     is_alone: bool = False,
 ) -> _ReplacingFiles:
-    """Begin a snapshot that puts other files with the same rows in the place of some, or of all: `is_alone`."""
+    """Begin a snapshot that replaces some files, or with `is_alone` all, by other files with the same rows."""
     producer = _ReplacingFiles(
         Operation.OVERWRITE, transaction, io, snapshot_properties=snapshot_properties, branch=branch
     )
@@ -174,7 +172,7 @@ def replacing(
 
 
 def as_second_version(metadata: TableMetadata) -> TableMetadata:
-    """Return metadata that can be written as text: that of version 3, for reading, as version 2 has it."""
+    """Return metadata that can be written as text: metadata of version 3 is converted to version 2, for reading."""
     if not isinstance(metadata, TableMetadataV3):
         return metadata
     values = {
@@ -198,7 +196,7 @@ class StoredFile(PyArrowFile):
 
 
 class HdfsFileIO(PyArrowFileIO):
-    """A FileIO that lets a subclass open HDFS in its own way."""
+    """A FileIO with a method to open HDFS, which a subclass may override."""
 
     def open_hdfs(self, scheme: str, netloc: str | None) -> fs.FileSystem:
         """Open HDFS by libhdfs. Raises OSError if that cannot be loaded."""

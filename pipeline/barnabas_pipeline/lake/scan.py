@@ -1,6 +1,6 @@
-"""Reading files of a table as a snapshot has them: columns by field id, without the rows that another engine has deleted.
+"""Reading files of a snapshot of a table: columns by field id, without the rows that another engine has deleted.
 
-The rule: what travels to a worker is plain values; pyiceberg's objects are made there.
+The rule: only plain values are sent to a worker; pyiceberg's objects are created there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNKNOWN_BOUNDS = FileBounds("", -1, -1, -1)
 BATCH_ROWS = 10_000
 FIELD_ID = b"PARQUET:field_id"
 Span = tuple[str, int, int]
-"""A field with the time of the event, and times in ms: from, and before."""
+"""The field with the event time, and times in ms: start (inclusive) and end (exclusive)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class Piece:
     bounds: FileBounds = UNKNOWN_BOUNDS
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Return whether rows of offsets [start, end) may be in it."""
+        """Return whether the file may have rows of offsets [start, end) of a partition."""
         mine = self.bounds
         return mine.partition in (partition, -1) and (
             mine.offset_max < 0 or (mine.offset_min < end and start <= mine.offset_max)
         )
 
     def task(self) -> FileScanTask:
-        """Return it as pyiceberg has it."""
+        """Return the file as a scan task of pyiceberg."""
         file = IcebergFile.from_args(
             content=DataFileContent.DATA,
             file_path=self.path,
@@ -87,7 +87,7 @@ def _delete_file(path: str, form: str) -> IcebergFile:
 
 
 def pieces_of(tasks: Iterable[FileScanTask], schema: Schema | None) -> list[Piece]:
-    """Return scan tasks as plain values; without a schema they have no coordinates."""
+    """Return scan tasks as plain values; without a schema their coordinates are unknown."""
     return [
         Piece(
             task.file.file_path,
@@ -104,7 +104,7 @@ def pieces_of(tasks: Iterable[FileScanTask], schema: Schema | None) -> list[Piec
 
 
 def within(span: Span | None, schema: Schema) -> BooleanExpression:
-    """Return the filter for events of some time; None: all."""
+    """Return the filter for events of a span of event time; None: all events."""
     if span is None:
         return AlwaysTrue()
     name, low, high = span
@@ -118,7 +118,7 @@ def within(span: Span | None, schema: Schema) -> BooleanExpression:
 
 
 def matches(rows: pa.Table, where: BooleanExpression, schema: Schema) -> pa.ChunkedArray:
-    """Return for each row whether it matches a condition on columns of a schema. Raises ValueError for another column."""
+    """Return whether each row matches a condition on columns of a schema. Raises ValueError for another column."""
     condition = expression_to_pyarrow(bind(schema, where, case_sensitive=True), schema)
     met = ds.dataset(rows).to_table(columns={"matches": condition})["matches"]
     return pc.fill_null(met.cast(pa.bool_()), False)
@@ -127,7 +127,7 @@ def matches(rows: pa.Table, where: BooleanExpression, schema: Schema) -> pa.Chun
 def rows(
     layout: Layout, pieces: Iterable[Piece], schema: pa.Schema, span: Span | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the rows of files of some time, as tables of some columns; missing values are null."""
+    """Yield the rows of files within a span, as tables with the columns of `schema`; missing columns are null."""
     metadata, io = layout.open()
     columns = schema
     if span is not None and span[0] not in schema.names:
@@ -144,7 +144,7 @@ def rows(
 
 
 def _parquet(metadata: TableMetadata, io: FileIO, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Read a file batch by batch. pyiceberg's own reader takes a whole file, and null lists of structs for empty ones."""
+    """Read a file batch by batch. pyiceberg's own reader loads whole files, and reads null lists of structs as empty."""
     gone = _deleted(io, piece)
     with io.new_input(piece.path).open() as stream:
         file = pq.ParquetFile(stream)
@@ -167,7 +167,7 @@ def _parquet(metadata: TableMetadata, io: FileIO, piece: Piece, schema: pa.Schem
 
 
 def _partition_values(metadata: TableMetadata, piece: Piece) -> dict[str | None, Value]:
-    """Return the partition columns of a file: files that were Hive's have them nowhere else."""
+    """Return the partition columns of a file: files of a former Hive table lack them."""
     spec, name_of = metadata.specs().get(piece.spec_id), metadata.schema().find_column_name
     fields = spec.fields if spec is not None else ()
     return {
@@ -185,7 +185,7 @@ def _other(metadata: TableMetadata, io: FileIO, piece: Piece, schema: pa.Schema)
 
 
 def _deleted(io: FileIO, piece: Piece) -> Integers:
-    """The positions of the rows of a file that another engine has deleted."""
+    """Return the positions of the rows of a file that another engine has deleted."""
     if not piece.deletes:
         return np.empty(0, np.int64)
     deletes = positional_deletes(io, [piece.task()]).get(piece.path, [])
@@ -193,7 +193,7 @@ def _deleted(io: FileIO, piece: Piece) -> Integers:
 
 
 def names_in(file: pa.Schema, table: Schema) -> dict[str, str]:
-    """Return the columns of a table that a file has, by the names that they have there: by field id, else by name."""
+    """Return the names in a file of the columns of a table that it has: matched by field id, else by name."""
     ids = {int(field.metadata[FIELD_ID]): field.name for field in file if FIELD_ID in (field.metadata or {})}
     if ids:
         return {field.name: ids[field.field_id] for field in table.fields if field.field_id in ids}

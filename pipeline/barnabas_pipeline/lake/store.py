@@ -43,7 +43,7 @@ class SyncedFile(io.BufferedWriter):
         super().__init__(io.FileIO(path, "w"), CHUNK_BYTES)
 
     def close(self) -> None:
-        """Close it; the second time does nothing."""
+        """Sync and close the file; a second call does nothing."""
         if self.closed:
             return
         try:
@@ -74,7 +74,7 @@ class StoreIO(HdfsFileIO):
     """pyiceberg's FileIO over Arrow, which syncs local files."""
 
     def new_output(self, location: str) -> StoreFile:
-        """Return a file that can be written."""
+        """Return a file to write to or read from."""
         scheme, netloc, path = self.parse_location(location, self.properties)
         return StoreFile(location, path, self.fs_by_scheme(scheme, netloc))
 
@@ -84,7 +84,7 @@ class StoreIO(HdfsFileIO):
         return self.fs_by_scheme(scheme, netloc), path
 
     def open_hdfs(self, scheme: str, netloc: str | None) -> fs.FileSystem:
-        """Return HDFS by the package for it, else by libhdfs. Raises UsageError if neither is there."""
+        """Return HDFS by the package `hdfs-native`, else by libhdfs. Raises UsageError if neither is installed."""
         if scheme == "hdfs" and hdfs.is_installed():
             return hdfs.open_hdfs(netloc or "", self.properties)
         try:
@@ -104,7 +104,7 @@ def open_io(properties: dict[str, str], location: str) -> FileIO:
 
 
 class Digesting:
-    """Counts and digests the bytes that are written to a new file."""
+    """A writer of a new file that counts and digests its bytes."""
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.location = location
@@ -122,21 +122,21 @@ class Digesting:
         return count
 
     def tell(self) -> int:
-        """Return how much was written."""
+        """Return the number of bytes written."""
         return self.size
 
     def flush(self) -> None:
         """Do nothing: an object appears when it is closed."""
 
     def close(self) -> None:
-        """Make it whole."""
+        """Finish the file, which makes the object visible."""
         if not self.closed:
             self.closed = True
             self._stream.close()
 
     @property
     def sha256(self) -> str:
-        """The digest of all bytes."""
+        """The SHA-256 of all bytes, in hex."""
         return self._sha256.hexdigest()
 
 
@@ -153,7 +153,7 @@ def read(io: FileIO, location: str) -> bytes:
 
 
 def copy(io: FileIO, location: str, other: str) -> None:
-    """Copy an object, unless its bytes are there already."""
+    """Copy an object, unless the target has the same bytes already."""
     data = read(io, location)
     with suppress(FileNotFoundError):
         if read(io, other) == data:
@@ -162,7 +162,7 @@ def copy(io: FileIO, location: str, other: str) -> None:
 
 
 def sha256_of(io: FileIO, location: str) -> tuple[int, str]:
-    """Return the size and the digest of an object. Raises FileNotFoundError."""
+    """Return the size in bytes and the SHA-256 of an object. Raises FileNotFoundError."""
     sha256 = hashlib.sha256()
     size = 0
     with io.new_input(location).open(seekable=False) as stream:
@@ -174,7 +174,7 @@ def sha256_of(io: FileIO, location: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object, and when it was written, in seconds since 1970."""
+    """An object, and the time of its last write, in seconds since 1970."""
 
     location: str
     modified: float
@@ -200,7 +200,7 @@ def names(io: StoreIO, location: str) -> set[str]:
 
 
 def location_of(name: str | Path) -> str:
-    """Return the location that a path or URL names, in the one form that Iceberg compares. Raises UsageError."""
+    """Return the location that a path or URL names, in the form that Iceberg compares. Raises UsageError."""
     text = str(name)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
     if scheme is not None and scheme[1].lower() != LOCAL:
@@ -232,7 +232,7 @@ def comparable(location: str) -> str:
 
 
 def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
-    """Put a whole object, unless it exists: then returns False. After an OSError it may exist."""
+    """Put a whole object, unless it exists; returns whether it was put. After an OSError it may exist."""
     system, path = io.file_system(location)
     if _is_object_store(system):
         return conditional.create(location, data, io.properties, getattr(system, "region", None))
@@ -248,7 +248,7 @@ def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
 
 
 def replace(io: StoreIO, location: str, data: bytes) -> None:
-    """Replace an object at once: a reader sees the old one or the new one."""
+    """Replace an object atomically: readers see the old bytes or the new bytes."""
     system, path = io.file_system(location)
     if _is_object_store(system):
         write(io, location, data)
@@ -279,15 +279,15 @@ def _whole(io: StoreIO, location: str, data: bytes) -> Iterator[str]:
 
 
 LEDGER, DEAD, CURRENT, GONE, ERASED = "_ledger", "_dead", "_current", "_gone", "_erased"
-"""Directories of ours below a table's location. Iceberg's removal of orphan files passes over names with an underscore.
+"""Directories of ours below a table's location. Iceberg's removal of orphan files skips names with an underscore.
 
-Tables of earlier releases have the first four without it.
+In tables of earlier releases the first four have no underscore.
 """
 _EARLIER = re.compile(r"(?:(?<=^)|(?<=/))(ledger|dead|current|gone)(?=/)")
 
 
 def hidden(location: str, root: str) -> str:
-    """Return where an object of ours below a table's location is now, by its place in an earlier release."""
+    """Return the present location of an object of ours below a table's location, by that in an earlier release."""
     below = location.removeprefix(f"{root}/")
     return location if below == location else f"{root}/" + _EARLIER.sub(r"_\1", below)
 

@@ -1,8 +1,8 @@
 """A table: its state, its ledger, its files, and the one way to commit.
 
-The rule: the catalog's commit is the only step that makes anything visible: the files of a snapshot and the entry of the
-ledger that says which offsets they cover, at once. Two writers cannot both follow the same state: the second gets
-ConflictError and starts over from the new one.
+The rule: the catalog's commit is the only step that makes anything visible: the files of a snapshot together with the entry
+of the ledger that lists their offsets. Two writers cannot both follow the same state: the second gets ConflictError and
+starts over from the new one.
 
 A snapshot's summary names its entry; so do the table's properties, for when that snapshot has expired.
 """
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Integers
     from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction
 
-TRIES_MAX = 6  # of a commit while no other run makes progress either
-WAIT_SECONDS = 0.05  # before the second try; twice as long before each other
+TRIES_MAX = 6  # attempts of a commit while no other run makes progress either
+WAIT_SECONDS = 0.05  # before the second attempt; doubled before each later one
 READ_AHEAD_MIN = 32
 READ_AHEAD_THREADS = 16
 MAX_OFFSET = (1 << 63) - 1
 Change = tuple[list[DataFile], list[str]]
-"""Files that a snapshot adds, and paths of those that it removes."""
+"""Files that a snapshot adds, and paths of files that it removes."""
 
 
 class ConflictError(IncompleteError):
@@ -54,7 +54,7 @@ class ConflictError(IncompleteError):
 
 
 class Table:
-    """The table at a place, which need not exist yet. What others commit is seen after `refresh` only."""
+    """The table at a place, which need not exist yet. Commits of other writers are visible only after `refresh`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Table:
         sleep: Callable[[float], None] = time.sleep,
         read_ahead_min: int = READ_AHEAD_MIN,
     ) -> None:
-        """`sleep` waits between the attempts of a commit; entries are read ahead from a limit on."""
+        """`sleep` waits between the attempts of a commit; more than `read_ahead_min` entries are read ahead."""
         self.place = iceberg.place_of(root)
         self.catalogs = catalogs or Catalogs()
         self._may_be_old = may_be_old
@@ -74,11 +74,11 @@ class Table:
         self._iceberg: IcebergTable | None = None
         self._state: State | None = None
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- the last state ---------------------------------------------------------------------------------------------
 
     @property
     def iceberg(self) -> IcebergTable | None:
-        """pyiceberg's table as last read; None if there is none."""
+        """pyiceberg's table as last read; None if it does not exist."""
         self.state()
         return self._iceberg
 
@@ -100,7 +100,7 @@ class Table:
 
     @property
     def layout(self) -> Layout:
-        """The table as workers have to know it. Raises UsageError if another engine has renamed or dropped a column."""
+        """The table in a form for workers. Raises UsageError if another engine has renamed or dropped a column."""
         self._check_columns()
         return iceberg.layout_of(self.existing)
 
@@ -153,7 +153,7 @@ class Table:
         return head
 
     def _has_rows_of(self, entry: Entry, pieces: list[Piece]) -> bool | None:
-        """Return whether an entry's changes of rows are in the files of a snapshot; None: it has changed no rows."""
+        """Return whether an entry's changes of rows are in the files of a snapshot; None: the entry changed no rows."""
         mine = [Seen(None, piece) for piece in pieces if piece.bounds.topic_id in (entry.topic_id, "")]
         loaded = {int(key): commit.start for key, commit in entry.partitions.items() if commit.loaded}
         if loaded:
@@ -179,7 +179,7 @@ class Table:
         return True if entry.redriven or entry.erased else None
 
     def state(self, version: int | None = None) -> State:
-        """Return the state that was last seen, or an earlier one. Raises UsageError for a version that never was."""
+        """Return the state that was last read, or that of an earlier version. Raises UsageError for an unknown version."""
         state = self._state or self.refresh()
         if version is None or version == state.version:
             return state
@@ -189,7 +189,7 @@ class Table:
         return Entry.state(*self._read(later.previous_path, later.previous))
 
     def _check_columns(self) -> None:
-        """Raise UsageError if the table lacks a column that the ledger says it has: its values would be read as null."""
+        """Raise UsageError if the table lacks a column of the schema in the ledger: its values would be read as null."""
         if self.state().version:
             schema = lake_schema(EventSchema.from_dict(self.state().schema))
             table_schema.check_columns(self._opened, schema)
@@ -199,7 +199,7 @@ class Table:
         return self.state().version > 0
 
     def loaded(self) -> State:
-        """Return the state of a table that a topic was loaded into. Raises UsageError if none was yet."""
+        """Return the state of a table with a commit. Raises UsageError if no topic was loaded into the table yet."""
         if not self.exists():
             raise UsageError(f"nothing was loaded into {self.place.location} yet")
         return self.state()
@@ -207,7 +207,7 @@ class Table:
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries after a version, in order.
 
-        Raises BrokenLakeError if one is not the entry that the next one names.
+        Raises BrokenLakeError if an entry is not the one named by the next entry.
         """
         state = self.state()
         ahead = self._read_ahead(after) if state.version - after > self._read_ahead_min else {}
@@ -220,16 +220,16 @@ class Table:
         return entries[::-1]
 
     def files(self) -> Files:
-        """Return the files that the ledger tells of."""
+        """Return the files named by the ledger."""
         files = Files()
         for entry in self.entries():
             files.apply(entry)
         return files
 
     def pieces(self, version: int | None = None, span: Span | None = None) -> list[Piece]:
-        """Return the files of a version, those that may have events of some time.
+        """Return the files of a version that may have events within a span.
 
-        Raises UsageError if the snapshot of a version has expired.
+        Raises UsageError if the snapshot of the version has expired.
         """
         state = self.state()
         if self._iceberg is None or self._iceberg.current_snapshot() is None:
@@ -259,9 +259,9 @@ class Table:
         return Entry.decode(data), path, data
 
     def _read_ahead(self, after: int) -> dict[str, bytes]:
-        """Read many entries at once, by name, whether they count or not. Missing ones are reported when needed."""
+        """Read many entries in parallel, by name, whether they count or not. Missing entries fail when needed."""
         with iceberg.explained():
-            first = f"{after + 1:020d}-"  # by name, so that files of others there are no error
+            first = f"{after + 1:020d}-"  # by name, so that other files there are ignored
             listed = store.listing(self._opened.io, self.state().path.rpartition("/")[0])
             paths = {
                 name: file.location for file in listed if (name := file.location.rpartition("/")[2]) > first
@@ -310,10 +310,10 @@ class Table:
         files: list[DataFile] | None = None,
         tag: str = "",
     ) -> None:
-        """Commit the next entry with its files. Raises ConflictError if there is another one; nothing has changed then.
+        """Commit the next entry with its files. Raises ConflictError, with nothing changed, if another writer was faster.
 
-        `keep_snapshots` expires the older ones in the same commit; 0: none. `files`: instead of those that it adds. `tag`
-        names the snapshot; raises UsageError if it names one of another run.
+        `keep_snapshots`: older snapshots expire in the same commit; 0: none. `files` replace those that the entry adds.
+        `tag` names the snapshot; raises UsageError for a tag of another run.
         """
         state = self.state()
         after = state.copy()
@@ -334,9 +334,9 @@ class Table:
         faults.point("commit.after")
 
     def _take_over(self, entry: Entry, *, is_first: bool) -> None:
-        """Copy a ledger of an earlier release, and the dead letters that count, to where no engine takes them for orphans.
+        """Copy a ledger of an earlier release, and the dead letters that count, to where no engine treats them as orphans.
 
-        The entry says that the copies count from then on. Nothing is removed.
+        The entry records that the copies count from then on. No file is removed.
         """
         state, root = self.state(), self.place.location
         if not is_first and state.path == store.hidden(state.path, root):
@@ -366,7 +366,7 @@ class Table:
             raise UsageError(f"--tag {tag}: table {self.place.name} has it already, of another run")
 
     def _check_foreign(self) -> None:
-        """Raise BrokenLakeError if another engine has brought rows that no load has covered, such as cherry-picked ones."""
+        """Raise BrokenLakeError if another engine has added rows that no load has covered, such as cherry-picked rows."""
         state = self.state()
         if iceberg.ledger_of(self._opened).is_own:
             return
@@ -419,7 +419,7 @@ class Table:
                 raise IncompleteError(text.splitlines()[0]) from failure
 
     def _put(self, named: dict[str, str], change: Change, keep_snapshots: int, tag: str) -> None:
-        """Try the commit once."""
+        """Try to commit once."""
         table, (files, remove) = self._opened, change
         self._check_foreign()
         if any(file.iceberg["spec_id"] != table.metadata.default_spec_id for file in files):
@@ -438,9 +438,9 @@ class Table:
 
 
 def read_entry(io: FileIO, path: str, sha256: str, data: bytes | None = None, root: str = "") -> bytes:
-    """Return an entry of a ledger, of which `data` may be read already. Raises BrokenLakeError, IncompleteError.
+    """Return the bytes of an entry of a ledger, or `data` if read ahead. Raises BrokenLakeError, IncompleteError.
 
-    One of an earlier release, of a table at `root`, may have a copy at its present place.
+    An entry of an earlier release, of a table at `root`, may have a copy at its present place.
     """
     for place in dict.fromkeys((path, store.hidden(path, root))):
         with suppress(FileNotFoundError), iceberg.explained():

@@ -1,6 +1,6 @@
-"""Columns and partitioning of Iceberg tables: how columns of Arrow's get into a table's schema, and its ids into files.
+"""Columns and partitioning of Iceberg tables: Arrow columns are added to a table's schema, its ids to files.
 
-The rule: columns are added and widened, never renamed, narrowed or dropped, and the ids of those that there are stay.
+The rule: columns are added and widened, never renamed, narrowed or dropped; ids of existing columns do not change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PARTITION = re.compile(r"(?:([a-z]+)(\[0*[1-9]\d*\])?\(([^()]+)\)|([^()\[\]]+))
 
 
 def evolve(table: IcebergTable, schema: pa.Schema) -> None:
-    """Add the columns of Arrow's that it lacks, and widen those that are too narrow; ids of those that there are stay.
+    """Add Arrow columns that a table lacks, and widen too narrow columns; ids of existing columns do not change.
 
     Raises IncompleteError, and UsageError for a column of another type.
     """
@@ -71,13 +71,13 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
 
 
 def _without_times(schema: pa.Schema, table: Schema) -> pa.Schema:
-    """Return the columns of Arrow's but for those that a table of an earlier release has as times of day."""
+    """Return Arrow columns without those that a table of an earlier release has as times of day."""
     times = {field.name for field in table.fields if isinstance(field.field_type, TimeType)}
     return pa.schema([field for field in schema if field.name not in times]) if times else schema
 
 
 def check_columns(table: IcebergTable, schema: pa.Schema) -> None:
-    """Raise UsageError if a table lacks columns of Arrow's, or has some in a type that is too narrow."""
+    """Raise UsageError if a table lacks Arrow columns, or has columns of too narrow a type."""
     columns = table.schema().as_struct()
     for field in schema_without_ids(schema).as_struct().fields:
         if not _fits(StructType(field), columns):
@@ -88,7 +88,7 @@ def check_columns(table: IcebergTable, schema: pa.Schema) -> None:
 
 
 def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
-    """Return whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
+    """Return whether a table can hold values of a type: it has all fields, including nested fields, as wide or wider."""
     match kind, column_type:
         case StructType(), StructType():
             types = {field.name: field.field_type for field in column_type.fields}
@@ -111,7 +111,7 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
 
 
 def numbered(schema: pa.Schema, table: Schema) -> pa.Schema:
-    """Return Arrow columns with the field ids and the widths that they have in a table. Raises KeyError for others."""
+    """Return Arrow columns with their field ids and widths in a table. Raises KeyError for columns that it lacks."""
     fields_by_name = {field.name: field for field in table.fields}
     return pa.schema(
         [

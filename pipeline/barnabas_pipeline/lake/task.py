@@ -33,7 +33,7 @@ TOGETHER = 4
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """Everything a worker has to know."""
+    """The parameters of a load's task on a worker."""
 
     log: LogOptions
     decoder: Decoder
@@ -60,7 +60,7 @@ class TaskResult:
 
 
 def run_all(tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
-    """Run tasks, a few at a time, since small ones mostly wait for disks. The result of a failed task is its error."""
+    """Run tasks, a few at a time, since small tasks mostly wait for disks. The result of a failed task is its error."""
     with Logs() as logs, ThreadPoolExecutor(TOGETHER) as pool:
         logs.expect(task.log for task in tasks)
         return list(pool.map(lambda task: _outcome(task, logs), tasks))
@@ -119,7 +119,7 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
 def to_table(
     columns: Columns, decoder: Decoder, topic_id: str, partition: int
 ) -> tuple[pa.Table, list[BadRecord]]:
-    """Decode a block: rows of the lake, and refused records."""
+    """Decode a block into (rows of the lake, refused records)."""
     rows, fields, bad = decoder.decode(columns)
     whole = len(rows) == len(columns)
     picked = None if whole else pa.array(rows)

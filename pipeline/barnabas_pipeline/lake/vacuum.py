@@ -1,4 +1,4 @@
-"""Removes unused files, on request.
+"""Removal of unused files, on request.
 
 The rule: a file is removed only if no kept snapshot names it, and it is older than a given age. All entries of the
 ledger are kept.
@@ -30,11 +30,11 @@ DIRECTORIES = (
     store.ERASED,
     store.DEAD,
     store.DEAD[1:],
-)  # the last one of an earlier release
+)  # the last: dead letters of an earlier release
 
 
 def vacuum(root: Place | str, *, age_seconds: float, clock: Callable[[], float] = time.time) -> int:
-    """Expire snapshots so old, but for heads and tags, and remove files that nothing names; returns how many files."""
+    """Expire snapshots of at least this age, but for heads and tags, and remove unnamed files; returns their number."""
     table = Table(root)
     if table.place.branch != MAIN:
         raise UsageError("files are removed of a table as a whole: not with --branch")
@@ -66,9 +66,9 @@ def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = 
     location = seen.location()
     with explained():
         listed = [file for name in DIRECTORIES for file in store.listing(table.io, f"{location}/{name}")]
-        table.refresh()  # after the listing, so that files committed meanwhile are not taken as old
+        table.refresh()  # after the listing, so that files committed meanwhile do not count as unused
         if table.iceberg is None:
-            return []  # perhaps it has another name now
+            return []  # the table may have been renamed
         files = table.files()
         named_paths = {*files.dead, *files.erased}
         for branch in branches_of(table.iceberg):
@@ -83,7 +83,7 @@ def find_orphans(table: Table, age_seconds: float, clock: Callable[[], float] = 
 
 
 def named(iceberg: IcebergTable) -> set[str]:
-    """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
+    """Return the locations that an Iceberg table names: metadata, manifests, files of all its snapshots."""
     paths = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
     paths |= {statistics.statistics_path for statistics in iceberg.metadata.statistics}
     manifests: dict[str, ManifestFile] = {}

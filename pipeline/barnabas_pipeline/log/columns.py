@@ -1,8 +1,8 @@
-"""Record batches to Arrow columns: Python reads each record's length, numpy and Arrow do all else.
+"""Record batches to Arrow columns: Python reads each record's length, numpy and Arrow do the rest.
 
-The rule: the fast path refuses ambiguous data, which the strict decoder of `barnabas.records` then decodes. Both give
-the same columns (a property test holds them to it). Keys and values are not copied one by one: the bodies of many
-batches become one Arrow array with the edges of all fields as its offsets, and `take` picks the fields out of it.
+The rule: the fast path refuses ambiguous data, which the strict decoder of `barnabas.records` then decodes. Both give the
+same columns (held by a property test). Keys and values are not copied one by one: the bodies of many batches become one
+Arrow array with the edges of all fields as its offsets, and `take` picks the fields out of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 MICROS_LIMIT = (1 << 63) // 1000
 
-HEADERS_FAST_MAX = 64  # a record with more headers than that goes the slow way
+HEADERS_FAST_MAX = 64  # records with more headers are decoded by the slow path
 
 _PADDING = bytes(16)
 
@@ -55,13 +55,13 @@ ALL_FIELDS = frozenset((KEY, VALUE, HEADERS))
 
 
 class NotSureError(Exception):
-    """The fast way met something out of the ordinary."""
+    """The fast path found data that only the strict decoder can judge."""
 
 
 def decode_bodies(bodies: Sequence[Body], fields: frozenset[str] = ALL_FIELDS) -> Columns:
-    """Decode the records of v2 batches together; of key, value and headers only `fields`, the others are null.
+    """Decode the records of v2 batches together; of key, value and headers only `fields`; others are null.
 
-    Raises NotSureError; the strict decoder will know why.
+    Raises NotSureError for bodies that need the strict decoder.
     """
     data = b"".join([*(body.data for body in bodies), _PADDING])
     places = _record_places(bodies)
@@ -143,7 +143,7 @@ def _record_places(bodies: Sequence[Body]) -> list[int]:
 
 
 def _long_size(body: bytes, pos: int) -> tuple[int, int]:
-    """A length of three bytes or more, and where it ends."""
+    """Return (a length encoded in three bytes or more, the position after it)."""
     raw = shift = 0
     while True:
         byte = body[pos]
@@ -192,7 +192,7 @@ def _fields(data: bytes, at: Integers, end: Integers, size: Integers) -> pa.Arra
 
 
 def _headers(data: bytes, buf: Octets, count: Integers, at: Integers, end: Integers) -> pa.Array:
-    """Decode the first header of all records, then the second of those that have one, and so on."""
+    """Decode the first header of all records, then the second of all records with two or more, and so on."""
     live = np.flatnonzero(count)
     if not len(live):
         return no_headers(len(count))
@@ -226,14 +226,14 @@ def _headers(data: bytes, buf: Octets, count: Integers, at: Integers, end: Integ
 
 
 def no_headers(count: int) -> pa.Array:
-    """`count` records without headers."""
+    """Return the header column of `count` records without headers."""
     edges = pa.py_buffer(np.zeros(count + 1, np.int32))
     empty = pa.array([], HEADERS_TYPE.value_type)
     return pa.Array.from_buffers(HEADERS_TYPE, count, [None, edges], children=[empty])
 
 
 def _headers_array(headers: Iterable[list[tuple[str, bytes | None]]]) -> pa.Array:
-    # Header keys are text to Spark; bytes that are none are shown as U+FFFD, the dead-letter table has the raw ones.
+    # Header keys are text to Spark; bytes that are not UTF-8 become U+FFFD, the dead-letter table has the raw bytes.
     rows = [
         [
             {"key": key.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
@@ -245,7 +245,7 @@ def _headers_array(headers: Iterable[list[tuple[str, bytes | None]]]) -> pa.Arra
 
 
 def from_records(records: Sequence[Record], header: BatchHeader | None) -> Columns:
-    """Make columns of records that were decoded one by one; `header` is that of their batch."""
+    """Return columns of records that were decoded one by one; `header` is that of their batch."""
     count = len(records)
     timestamp_type = 0 if header is None else int(header.timestamp_type)
     return Columns(
@@ -260,7 +260,7 @@ def from_records(records: Sequence[Record], header: BatchHeader | None) -> Colum
 
 
 def select(columns: Columns, mask: Mask) -> Columns:
-    """Keep the rows where `mask` is true."""
+    """Return the rows where `mask` is true."""
     if mask.all():
         return columns
     rows = pa.array(np.flatnonzero(mask))
@@ -268,7 +268,7 @@ def select(columns: Columns, mask: Mask) -> Columns:
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
-    """Put columns one below the other."""
+    """Return the rows of all parts, in order."""
     if len(parts) == 1:
         return parts[0]
     return Columns(

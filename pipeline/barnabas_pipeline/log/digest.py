@@ -4,7 +4,7 @@ The rule: a batch belongs to the range that has its last offset, so the digests 
 to that of the whole, wherever it was cut. What may differ between replicas (the leader epoch) is not part of it.
 
 Each sound batch counts with the SHA-256 of its header, cut to 128 bits; sums are taken modulo 2^128. The header has the
-checksum of all that follows it, so readers must have checked that before they add a batch.
+checksum of the bytes after it, so readers must have checked that before they add a batch.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def add(*digests: int) -> int:
 
 
 def encode(digest: int) -> str:
-    """As manifests keep it."""
+    """Return a digest in the form stored in manifests."""
     return f"{digest:032x}"
 
 
 def decode(text: str) -> int | None:
-    """The reverse; None where a manifest has none, being of a time before digests."""
+    """Return the digest stored in a manifest; None for manifests written before digests were stored."""
     return int(text, 16) if text else None

@@ -1,10 +1,10 @@
-"""Reads a topic from the files of a log dir, beside the broker or without one.
+"""Reader of a topic in the files of a log dir, beside a running broker or without a broker.
 
-The rule: only records that a consumer could see are returned. The high watermark is what the broker last wrote into its
-checkpoint (every `log.flush.offset.checkpoint.interval.ms`, and when it ends), the last stable offset follows from the
-producer snapshots and the batches behind them, aborted transactions from the markers. Files are opened when they are
-read; the broker removes a segment a while after it has renamed it, so what vanishes under the reader is looked for once
-more in a fresh listing.
+The rule: only records that a consumer could see are returned. The high watermark is that in the broker's last checkpoint
+(every `log.flush.offset.checkpoint.interval.ms`, and when it ends), the last stable offset follows from the producer
+snapshots and the batches behind them, aborted transactions from the markers. Files are opened when they are read; the
+broker removes a segment a while after it has renamed it, so the reader looks for a vanished file once more in a fresh
+listing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from barnabas_pipeline.log.model import (
 )
 from barnabas_pipeline.log.order import Order, StoredBatch
 
-CORRUPT_BYTES_MAX = 1 << 20  # how much of unreadable bytes is kept as evidence
+CORRUPT_BYTES_MAX = 1 << 20  # bytes kept as evidence of unreadable data
 BATCH_BYTES_MAX = 1 << 30
 _READ_BYTES = 1 << 20
 
@@ -55,7 +55,7 @@ class DiskLog:
         self._transactions: dict[int, Transactions] = {}
 
     def identity(self) -> TopicIdentity:
-        """Cluster id from meta.properties, topic id from partition.metadata."""
+        """Return the identity: cluster id from meta.properties, topic id from partition.metadata."""
         path, first = next(iter(self._partitions.values()))
         cluster_id = topic_id = ""
         meta = _read(f"{path}/{names.META_PROPERTIES}")
@@ -67,7 +67,7 @@ class DiskLog:
         return TopicIdentity(cluster_id, self.options.topic, topic_id)
 
     def bounds(self) -> dict[int, Bounds]:
-        """By the checkpoints of the log dirs, and the segments that are there."""
+        """Return the bounds, by the checkpoints of the log dirs and the existing segments."""
         bounds_by_partition = {}
         for partition, (path, directory) in sorted(self._partitions.items()):
             bases = _segment_bases(directory)
@@ -86,7 +86,7 @@ class DiskLog:
         return bounds_by_partition
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """By the time indexes, then the batches, then the records of the one batch that has it."""
+        """Search the time indexes, then the batches, then the records of the batch with that time."""
         bounds = self.bounds()[partition]
         for segment in self._segments(partition, bounds.start):
             if segment.max_timestamp() < timestamp_ms:
@@ -103,7 +103,7 @@ class DiskLog:
         return None
 
     def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
-        """Batch ends that the offset indexes know."""
+        """Return batch ends from the offset indexes."""
         points: list[int] = []
         for segment in self._segments(offset_range.partition, offset_range.start):
             if segment.base_offset >= offset_range.end:
@@ -120,7 +120,7 @@ class DiskLog:
         return sorted({point for point in points if offset_range.start < point < offset_range.end})
 
     def size(self, offset_range: OffsetRange) -> int | None:
-        """By the sizes of segments, and the headers of those that the range begins or ends in."""
+        """Return the size by the sizes of segments, and the headers of the segments in which the range begins and ends."""
         start, end, total = offset_range.start, offset_range.end, 0
         for segment in self._segments(offset_range.partition, start):
             if segment.base_offset >= end:
@@ -135,7 +135,7 @@ class DiskLog:
         return total
 
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
-        """Batch by batch, through all segments that the range touches."""
+        """Yield batch by batch, through all segments that overlap the range."""
         if offset_range.partition not in self._partitions:
             raise DataLossError(
                 f"{self.options.topic}-{offset_range.partition} is not there any more",
@@ -169,18 +169,18 @@ class DiskLog:
                             return
                 yield from order.finish(max(offset_range.end, self._high_watermark(offset_range.partition)))
                 return
-            except FileNotFoundError:  # compacted or removed meanwhile: the listing tells
+            except FileNotFoundError:  # compacted or removed meanwhile: a new listing decides
                 order = Order(OffsetRange(offset_range.partition, order.next_offset, offset_range.end))
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no file stays open."""
 
     def _high_watermark(self, partition: int) -> int:
         key = (self.options.topic, partition)
         return _checkpoint(self._partitions[partition][0], names.HIGH_WATERMARK_CHECKPOINT).get(key, -1)
 
     def _segments(self, partition: int, offset: int) -> list[DiskSegment]:
-        """Return the segments from the one that contains `offset` on; from the first one if that is later."""
+        """Return the segments from that of `offset` on, or all segments if `offset` is before the first."""
         directory = self._partitions[partition][1]
         bases = _segment_bases(directory)
         first = max(0, bisect_right(bases, offset) - 1)
@@ -239,18 +239,18 @@ def _segment_bases(directory: str) -> list[int]:
 
 @dataclass(slots=True)
 class DiskSegment:
-    """One segment's files; `next_base` None: it is the last one."""
+    """The files of a segment; `next_base` is None for the last segment."""
 
     directory: str
     base_offset: int
     next_base: int | None
 
     def path(self, suffix: str) -> str:
-        """Return the path of one of its files."""
+        """Return the path of a file of the segment."""
         return f"{self.directory}/{names.file_name(self.base_offset, suffix)}"
 
     def offset_index(self) -> OffsetIndex:
-        """The offset index; an empty one if it is not there or damaged: then everything is read."""
+        """Return the offset index; an empty index if it is missing or damaged, so that the whole segment is read."""
         try:
             size = os.stat(self.path(names.LOG)).st_size
             return OffsetIndex.decode(
@@ -260,19 +260,19 @@ class DiskSegment:
             return OffsetIndex(self.base_offset)
 
     def time_index(self) -> TimeIndex:
-        """The time index; an empty one if it is not there or damaged."""
+        """Return the time index; an empty index if it is missing or damaged."""
         try:
             return TimeIndex.decode(self.base_offset, trim(_read(self.path(names.TIME_INDEX)) or b"", 12))
         except CorruptFileError:
             return TimeIndex(self.base_offset)
 
     def max_timestamp(self) -> int:
-        """An upper bound of the timestamps, in ms: from the index of a sealed segment, else none."""
+        """Return an upper bound of the timestamps, in ms, from the index of a sealed segment; without it no bound."""
         index = self.time_index()
         return index.last()[0] if self.next_base is not None and len(index) else (1 << 63) - 1
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of each whole batch from `position` on; ends at one that is damaged."""
+        """Yield (position, header) of each whole batch from `position` on; ends at a damaged batch."""
         with open(self.path(names.LOG), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             while size - position >= HEADER_SIZE_UP_TO_MAGIC:
@@ -286,10 +286,10 @@ class DiskSegment:
                 position += header.size
 
     def position_of(self, offset: int) -> int:
-        """Return the position to read from for `offset`: of a batch before it, where there is one.
+        """Return the position to read from for `offset`: of an earlier batch if there is one.
 
-        Near what the index knows, then from header to header. A broker keeps the index of its active segment in memory, so
-        that the file may say little or nothing.
+        The search starts at the nearest entry of the index and follows headers. A broker keeps the index of its active
+        segment in memory, so the file may have few entries or none.
         """
         index = self.offset_index()
         position = index.lookup(offset)
@@ -318,7 +318,7 @@ class DiskSegment:
             return os.pread(file.fileno(), header.size, position)
 
     def items(self, start: int, end: int) -> Iterator[tuple[bytes | memoryview, BatchHeader] | CorruptSpan]:
-        """Yield the batches from one before `start` on, and damaged bytes as spans, up to `end` where nothing follows.
+        """Yield batches, beginning before `start`, and damaged bytes as spans, which end at `end` if no batch follows.
 
         Raises FileNotFoundError.
         """
@@ -349,7 +349,7 @@ class DiskSegment:
     def _damage(
         self, fd: int, index: OffsetIndex, position: int, size: int, end: int
     ) -> tuple[CorruptSpan, int]:
-        """Pass over bytes that are no batch, to the next place that the index vouches for."""
+        """Skip bytes that are not a batch, to the next batch in the index; returns (span, position after it)."""
         for n in range(len(index)):
             _, next_position = index.entry(n)
             if next_position > position:
@@ -376,7 +376,7 @@ def _sound_header(buf: bytes, at: int, available: int) -> BatchHeader | None:
 
 
 def trim(data: bytes, entry_size: int) -> bytes:
-    """Cut off the zeros behind the entries of a preallocated index."""
+    """Return the entries of a preallocated index, without the zeros after them."""
     data = data[: len(data) - len(data) % entry_size]
     end = -(-len(data.rstrip(b"\0")) // entry_size) * entry_size
     return data[: max(end, entry_size)]
@@ -417,7 +417,7 @@ class Transactions:
         for n in range(max(first, 0), last + 1):
             segment = DiskSegment(directory, bases[n], None)
             for position, header in segment.headers():
-                is_beyond = header.base_offset >= high_watermark  # or says so, and others follow
+                is_beyond = header.base_offset >= high_watermark  # or a damaged header claims so
                 if is_beyond or header.magic < 2 or not header.is_transactional:
                     continue
                 if not header.is_control:
@@ -432,7 +432,7 @@ class Transactions:
         return cls(high_watermark, min([high_watermark, *open_since.values()]), aborted)
 
     def aborted_in(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """(producer id, first offset, marker's offset) of those that touch [start, end)."""
+        """Return (producer id, first offset, marker's offset) of aborted transactions that overlap [start, end)."""
         return [
             (transaction.producer_id, transaction.first_offset, transaction.last_offset)
             for transaction in self.aborted
@@ -452,7 +452,7 @@ def _is_abort(batch: bytes) -> bool:
 
 
 class AbortedFilter:
-    """Tells which batches belong to aborted transactions: (producer id, first offset, marker's offset) each."""
+    """Filter of batches of aborted transactions, given as (producer id, first offset, marker's offset)."""
 
     def __init__(self, aborted: list[tuple[int, int, int]]) -> None:
         self._by_producer: dict[int, list[tuple[int, int]]] = {}
@@ -460,7 +460,7 @@ class AbortedFilter:
             self._by_producer.setdefault(producer_id, []).append((first, last))
 
     def hides(self, _: bytes | memoryview, header: BatchHeader) -> bool:
-        """Return whether the batch must not be shown."""
+        """Return whether a batch belongs to an aborted transaction."""
         if header.magic < 2 or not header.is_transactional or header.is_control:
             return False
         spans = self._by_producer.get(header.producer_id, ())

@@ -16,7 +16,7 @@ READ_UNCOMMITTED = "read_uncommitted"
 
 
 class TopicIdentity(NamedTuple):
-    """Identity of an incarnation of a topic in a cluster; ids are in Kafka's base64, "" where a broker has none."""
+    """Identity of an incarnation of a topic in a cluster; ids are in Kafka's base64, "" for brokers without such ids."""
 
     cluster_id: str
     topic: str
@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The offsets [start, end) of a partition; its length is how many they are."""
+    """The offsets [start, end) of a partition; `len` returns their number."""
 
     partition: int
     start: int
@@ -45,7 +45,7 @@ class OffsetRange:
 
 
 class RawBatch(NamedTuple):
-    """One batch with a good checksum, or a legacy message, with offsets of the range; `aborted`: its transaction was."""
+    """A sound batch or a legacy message with offsets of the range; `aborted`: its transaction was aborted."""
 
     data: bytes | memoryview
     header: BatchHeader
@@ -53,7 +53,7 @@ class RawBatch(NamedTuple):
 
 
 class CorruptSpan(NamedTuple):
-    """Offsets [start, end) with bytes that are no batch, or a batch out of place: some of the bytes, and a reason code."""
+    """Offsets [start, end) of bytes that are not a batch, or of a misplaced batch: some of the bytes, and a reason code."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class CorruptSpan(NamedTuple):
 
 @dataclass(slots=True)
 class RangeCounts:
-    """Counts of a range's offsets by outcome: the five add up to its length once it was read to the end."""
+    """Counts of a range's offsets by outcome; after a complete read the five add up to the length of the range."""
 
     records: int = 0
     corrupt: int = 0
@@ -73,7 +73,7 @@ class RangeCounts:
     compacted: int = 0
     bytes_read: int = 0
     batches: int = 0
-    digest: int = 0  # of the batches, see `digest`
+    digest: int = 0  # digest of the batches, see `digest`
 
     @property
     def span(self) -> int:
@@ -103,7 +103,7 @@ class Log(Protocol):
     """A topic that can be read; `close` it when done."""
 
     def identity(self) -> TopicIdentity:
-        """Return which topic this is now. Raises UsageError if there is none of that name."""
+        """Return the topic's present identity. Raises UsageError if no topic has that name."""
         ...
 
     def bounds(self) -> dict[int, Bounds]:
@@ -111,7 +111,7 @@ class Log(Protocol):
         ...
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """Return the first offset with a timestamp of at least `timestamp_ms`; None if there is none."""
+        """Return the first offset with a timestamp of at least `timestamp_ms`; None if all timestamps are smaller."""
         ...
 
     def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
@@ -119,7 +119,7 @@ class Log(Protocol):
         ...
 
     def size(self, offset_range: OffsetRange) -> int | None:
-        """Return about how many bytes of batches a range has; None where the transport does not say."""
+        """Return the approximate size of a range in bytes of batches; None if the transport does not report it."""
         ...
 
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:

@@ -22,7 +22,7 @@ DAMAGED_KNOWN = 16
 
 
 class StoredBatch(NamedTuple):
-    """One batch as a log has it; `hides`, called once in the order of offsets, says whether its records were aborted."""
+    """A batch of the log; `hides`, called once in the order of offsets, returns whether its records were aborted."""
 
     data: bytes | memoryview
     header: BatchHeader
@@ -30,7 +30,7 @@ class StoredBatch(NamedTuple):
 
 
 class _Damage(NamedTuple):
-    """A batch that cannot be believed, and the offset that it says, if that may be true."""
+    """A damaged batch, with its stated offset if that may be true."""
 
     base_offset: int
     reason: str
@@ -39,21 +39,21 @@ class _Damage(NamedTuple):
 
 
 class Order:
-    """Takes the stored batches of a range, from the one before it on, and yields those that can be believed, in order."""
+    """Filter of the stored batches of a range, from the batch before it on, which yields sound batches in order."""
 
     def __init__(self, offset_range: OffsetRange) -> None:
         self.offset_range = offset_range
         self.next_offset = offset_range.start
-        """Offset after the last batch that is believed."""
+        """Offset after the last sound batch."""
         self.after = self.beyond = offset_range.start
-        """Least and largest offset at which the next batch may begin, as far as known."""
+        """Least and largest known offset at which the next batch may begin."""
         self._at: int | None = None
-        """Offset after the last batch that is believed, in the range or before it; None before the first."""
+        """Offset after the last sound batch, in the range or before it; None before the first batch."""
         self._held: StoredBatch | None = None
         self._last: BatchHeader | None = None
         self._damage: _Damage | None = None
         self._damaged: deque[tuple[BatchHeader, BatchHeader]] = deque(maxlen=DAMAGED_KNOWN)
-        """Headers of damaged batches, each with what transactions are told of it: that it is where the last one ends."""
+        """Headers of damaged batches, each with the header that was passed to `hides` in its place."""
 
     @property
     def is_done(self) -> bool:
@@ -61,9 +61,9 @@ class Order:
         return self.next_offset >= self.offset_range.end
 
     def has_had(self, stored: StoredBatch) -> bool:
-        """Return whether this is one of the batches that were taken last: they may be shown again, with what follows them.
+        """Return whether a batch is one of the last batches, which a later fetch may return again.
 
-        Its filter of transactions is told of it, as that of the first time was.
+        `hides` of the repeated batch is called with the header that was passed the first time.
         """
         header, held = stored.header, self._held
         told = next((told for damaged, told in self._damaged if damaged == header), None)
@@ -74,7 +74,7 @@ class Order:
         return told is not None
 
     def take(self, stored: StoredBatch) -> Iterator[RawBatch | CorruptSpan]:
-        """Take the next batch of the log; yields batches and spans that are certain now."""
+        """Add the next batch of the log; yields the batches and spans that are certain now."""
         header = stored.header
         if header.magic < 2:
             yield from self._release()
@@ -90,7 +90,7 @@ class Order:
             yield from self._place(stored)
 
     def take_span(self, span: CorruptSpan) -> Iterator[RawBatch | CorruptSpan]:
-        """Take bytes that are no batch, up to where the next one begins; its start is where the last one ends."""
+        """Add bytes that are not a batch, up to the next batch; the span starts where the last sound batch ends."""
         yield from self._release()
         yield from self._settle(self._expected)
         yield from self._report(span._replace(start=self._expected))
@@ -129,7 +129,7 @@ class Order:
         self._note(stored, "order", detail, base_offset=base_offset, beyond=beyond)
 
     def _note(self, stored: StoredBatch, reason: str, detail: str, *, base_offset: int, beyond: int) -> None:
-        """Note damage that ends where the next sound batch begins. It may be the marker that ends a transaction."""
+        """Note damage, which ends where the next sound batch begins. The damaged batch may be a transaction marker."""
         told = replace(stored.header, base_offset=self._expected, last_offset_delta=0)
         self._damaged.append((stored.header, told))
         stored.hides(stored.data, told)
@@ -149,7 +149,7 @@ class Order:
         self._last = header
         is_after = (
             header.magic == 2 and header.base_offset >= self.offset_range.end
-        )  # a message may say its last offset
+        )  # a legacy message may state its last offset
         if header.next_offset > self.next_offset and not is_after:
             yield RawBatch(stored.data, header, aborted)
         self._go_on(header.next_offset)
@@ -173,7 +173,7 @@ class Order:
 
 
 def _first_offset(stored: StoredBatch) -> int:
-    """Return the first offset of a legacy message: a compressed one says its last."""
+    """Return the first offset of a legacy message: a compressed message states its last offset."""
     if stored.header.codec:
         try:
             return next(iter_any_records(stored.data)).offset

@@ -27,14 +27,14 @@ class Outline(NamedTuple):
     counts: RangeCounts
 
     def has(self, offsets: Integers) -> Mask:
-        """Return a mask over `offsets`: true for those within the spans."""
+        """Return a mask over `offsets`: true for offsets within the spans."""
         if not len(self.low):
             return np.zeros(len(offsets), bool)
         at = np.searchsorted(self.low, offsets, "right") - 1
         return (at >= 0) & (offsets < self.high[at])
 
     def without(self, offsets: Integers, examples_max: int) -> tuple[int, list[int]]:
-        """Return the number of offsets of the spans that are not among `offsets` (rising, each once), and the first few."""
+        """Return (number of the spans' offsets missing in `offsets` (rising, each once), the first few of them)."""
         matches = np.searchsorted(offsets, self.high) - np.searchsorted(offsets, self.low)
         lacking = self.high - self.low - matches
         examples: list[int] = []

@@ -16,7 +16,7 @@ from barnabas_pipeline.errors import DataLossError, MissingOffsets, UsageError
 from barnabas_pipeline.log.model import Bounds, Log, OffsetRange
 
 EARLIEST, LATEST = "earliest", "latest"
-SPLIT_BYTES = 64 << 20  # a task costs Spark some 50 ms, as much as it takes to read 10 MiB
+SPLIT_BYTES = 64 << 20  # a task costs Spark some 50 ms, the time to read 10 MiB
 SPLIT_BYTES_MIN = 8 << 20
 
 
@@ -25,7 +25,7 @@ class Selection:
     """A part of a topic. An end beyond the log is cut; a start that the log no longer has is an error.
 
     `starting` and `ending` are `earliest`, `latest`, or a JSON object of partition to offset (-2 earliest, -1 latest);
-    timestamps (ms) go before them and mean the first offset with at least that timestamp.
+    timestamps (ms) override them and mean the first offset with at least that timestamp.
     """
 
     starting: str = EARLIEST
@@ -36,7 +36,7 @@ class Selection:
 
 
 def resolve(log: Log, selection: Selection, bounds: Mapping[int, Bounds] | None = None) -> list[OffsetRange]:
-    """Turn a selection into one range per partition, empty ones included. Raises UsageError, DataLossError."""
+    """Turn a selection into one range per partition, including empty ranges. Raises UsageError, DataLossError."""
     bounds = log.bounds() if bounds is None else bounds
     starts = _offsets(selection.starting, bounds, is_end=False)
     ends = _offsets(selection.ending, bounds, is_end=True)
@@ -85,10 +85,10 @@ def _offsets(text: str, bounds: Mapping[int, Bounds], *, is_end: bool) -> dict[i
 def split(
     log: Log, ranges: list[OffsetRange], *, bytes_max: int | None = None, tasks_min: int | None = None
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks of about `bytes_max` at batch boundaries; empty ranges vanish.
+    """Cut ranges into tasks of about `bytes_max` at batch boundaries, without empty ranges.
 
-    Without `bytes_max`, tasks are large, but not so large that some of the cores (`tasks_min`: those of this machine)
-    have nothing to do.
+    Without `bytes_max`, tasks are large, but small enough for at least `tasks_min` of them (by default the number of
+    cores), so that no core is idle.
     """
     if bytes_max is not None:
         return _split(log, ranges, bytes_max)
@@ -110,10 +110,10 @@ def _split(log: Log, ranges: list[OffsetRange], bytes_max: int) -> list[OffsetRa
 
 
 def shorten(ranges: list[OffsetRange], offsets_max: int) -> list[OffsetRange]:
-    """Shorten ranges so that they have `offsets_max` offsets together, each by how many it has, and none to nothing.
+    """Shorten ranges to `offsets_max` offsets in total, each in proportion to its length, and none to 0.
 
-    So a partition that has little does not wait for the end of a large backlog: it has something even if all have more
-    than `offsets_max` together then.
+    So a partition with few records does not wait for the end of a large backlog: each range keeps an offset even if the
+    total exceeds `offsets_max` then.
     """
     total = sum(len(offset_range) for offset_range in ranges)
     if total <= offsets_max:

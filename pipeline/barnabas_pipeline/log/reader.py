@@ -1,6 +1,6 @@
 """One range of one partition, read to the last offset: columns, corrupt spans, and a count of everything else.
 
-The rule: when the iteration has ended, `counts.span` is the length of the range. No offset is passed over in silence.
+The rule: when the iteration has ended, `counts.span` is the length of the range. Each offset is counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK_ROWS = 20_000
 
 
 class RangeReader:
-    """An iterator over the records of a range, once; `counts` is complete afterwards. Fields not asked for may be null."""
+    """An iterator over the records of a range, once; `counts` is complete afterwards. Fields not requested may be null."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class RangeReader:
             self.counts.digest = digest.add(self.counts.digest, digest.of_batch(raw.data, header))
 
     def _enter(self, header: BatchHeader) -> tuple[int, int]:
-        """Continue with a batch: offsets before it were compacted away. Returns its part of the range."""
+        """Continue with a batch: offsets before it were compacted away. Returns the part of the range within the batch."""
         if header.base_offset > self._next:
             self.counts.compacted += header.base_offset - self._next
             self._next = header.base_offset
@@ -139,7 +139,7 @@ class RangeReader:
             yield from_records(records, header)
 
     def _flush(self) -> Iterator[Columns | CorruptSpan]:
-        """Decode the waiting bodies: all at once or, if something is odd about them, one by one."""
+        """Decode the waiting bodies: together or, after a NotSureError, one by one."""
         bodies, self._bodies, self._body_bytes, self._body_rows = self._bodies, [], 0, 0
         if not bodies:
             return

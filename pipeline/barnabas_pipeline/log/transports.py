@@ -42,7 +42,7 @@ def _ask_for_metadata(client: SharedClient, topics: list[str]) -> None:
 
 
 class Logs(AbstractContextManager["Logs"]):
-    """Topics that are read together, by several threads, those of a cluster over the same connections."""
+    """Topics that several threads read; topics of a cluster share connections."""
 
     def __init__(self) -> None:
         self._clients: dict[tuple[object, ...], SharedClient] = {}

@@ -50,14 +50,14 @@ FETCH_VERSION_MAX, FETCH_VERSION_BY_NAME_MAX = 17, 12
 LIST_OFFSETS_VERSION_MAX = 7
 FETCH_BYTES_LIMIT = 256 << 20
 FETCH_BYTES_MIN = 64 << 10
-RECORD_BYTES_GUESS = 1 << 10  # generous: what lies behind a short range is not fetched only to be thrown away
+RECORD_BYTES_GUESS = 1 << 10  # generous; bounds the bytes fetched beyond a short range
 
 T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
 
 
 def _in_order(order: Order, part: FetchResponse.PartitionData) -> Iterator[RawBatch | CorruptSpan]:
-    """Take the batches of a response that are new."""
+    """Yield the batches and spans of a response that are new."""
     data = memoryview(cast("bytes", part.records or b""))
     aborted = AbortedBatches(part.aborted_transactions)
 
@@ -89,12 +89,12 @@ def reach(options: LogOptions) -> tuple[list[Endpoint], ClientSettings]:
 
 
 def open_client(options: LogOptions) -> BlockingClient:
-    """Open a client of a cluster; nothing is connected yet. Raises UsageError for settings that are wrong."""
+    """Open a client of a cluster, without a connection yet. Raises UsageError for wrong settings."""
     return BlockingClient(*reach(options))
 
 
 class WireLog:
-    """A topic of a cluster; see `model.Log` for the methods. Raises UsageError for client settings that are wrong.
+    """A topic of a cluster; see `model.Log` for the methods. Raises UsageError for wrong client settings.
 
     Without a shared `client` it opens one with its first request. With `topic_id` it reads
     from that incarnation of the topic alone.
@@ -109,16 +109,16 @@ class WireLog:
         self._close: Callable[[], object] = lambda: None
         self._identity = TopicIdentity("", options.topic, topic_id) if topic_id else None
 
-    # --- what there is --------------------------------------------------------------------------------------
+    # --- the topic ------------------------------------------------------------------------------------------
 
     def identity(self) -> TopicIdentity:
-        """By Metadata; brokers before 2.8 have no topic ids, those before 0.10.1 no cluster id."""
+        """Return the identity by Metadata; brokers before 2.8 have no topic ids, brokers before 0.10.1 no cluster id."""
         self._run(self._newest_topic)
         assert self._identity is not None
         return self._identity
 
     def bounds(self) -> dict[int, Bounds]:
-        """By ListOffsets at the leaders: start, high watermark and, for read_committed, last stable offset."""
+        """Return by ListOffsets at the leaders: start, high watermark and, for read_committed, last stable offset."""
         return self._run(self._bounds)
 
     async def _bounds(self, client: Client) -> dict[int, Bounds]:
@@ -139,19 +139,19 @@ class WireLog:
         }
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """By ListOffsets."""
+        """Return the offset by ListOffsets."""
         answers = self._run(
             lambda client: self._list_offsets(client, [partition], timestamp_ms, isolation=self._isolation)
         )
         return None if answers[partition] < 0 else answers[partition]
 
     def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
-        """Return equal parts, assuming 100 bytes a record, as the protocol does not show batches."""
+        """Return ends of equal parts, assuming 100 bytes per record, as the protocol does not expose batches."""
         size = max(1, bytes_max // 100)
         return list(range(offset_range.start + size, offset_range.end, size))
 
     def size(self, _: OffsetRange) -> int | None:
-        """The wire does not say."""
+        """Return None: the protocol does not report it."""
         return None
 
     # --- fetching -------------------------------------------------------------------------------------------
@@ -159,8 +159,8 @@ class WireLog:
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Fetch until the end of the range has been passed, with a larger limit if a batch does not fit.
 
-        Each fetch begins with the last batch of the one before: behind it may be one that says an earlier offset than it
-        has, which a broker's look-up passes over. Where nothing follows, as at the end of a segment, it is left out.
+        Each fetch begins with the last batch of the previous fetch: a batch after it may state too small an offset, and a
+        broker's look-up would skip that. If no batch follows, as at the end of a segment, the fetch begins after it.
         """
         order = Order(offset_range)
         bytes_max = self.options.fetch_bytes_max
@@ -233,14 +233,14 @@ class WireLog:
                 return await self._fetch_once(client, offset_range, offset, bytes_max, is_behind=False)
             await self._raise_out_of_range(client, offset_range, offset)
         if error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
-            # Also the answer of a broker that has not heard of a new topic yet: the newest metadata decides.
+            # Also the error of a broker that does not know a new topic yet: the newest metadata decides.
             client.forget(self.options.topic)
             self._check_incarnation(await self._topic_or_none(client), offset_range, offset)
         check(error_code, f"fetching {self.options.topic}-{offset_range.partition} at {offset}")
         return parts[0]
 
     def _check_incarnation(self, topic: Topic | None, offset_range: OffsetRange, offset: int) -> None:
-        """Check that the topic in the metadata is the planned one, if topics have ids. Raises DataLossError."""
+        """Check that the topic in the metadata is the planned incarnation, if topics have ids. Raises DataLossError."""
         assert self._identity is not None
         planned = self._identity.topic_id
         if topic is None or (planned and any(topic.topic_id) and encode_uuid(topic.topic_id) != planned):
@@ -334,5 +334,5 @@ class WireLog:
         return bounds
 
     def close(self) -> None:
-        """Close all connections, if they are its own."""
+        """Close all connections, unless the client is shared."""
         self._close()

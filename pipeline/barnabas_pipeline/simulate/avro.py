@@ -1,6 +1,6 @@
 """Events as Avro, each with the id of its schema in front, as Confluent's serialisers write them.
 
-The rule: see `bad`: each way to spoil a value is a reason that the decoder of Avro gives.
+The rule: see `bad`: each way to spoil a value is a reason code of the Avro decoder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_SCHEMA_ID = 2**31 - 1
 
 
 def schema_of(kind: str) -> Document:
-    """Return the schema of a kind of event as Avro has it."""
+    """Return the Avro schema of a kind of event."""
     fields = [
         {"name": field.name, "type": field.type}
         if field.required
@@ -37,7 +37,7 @@ def schema_of(kind: str) -> Document:
 
 
 class AvroValues:
-    """Values of events, by schemas that are in a registry."""
+    """Values of events, encoded by schemas that are in a registry."""
 
     reasons: Sequence[str] = ("framing", "schema_id", "avro", "time")
 

@@ -1,4 +1,4 @@
-"""Records that no decoder must accept, one sort for each reason code of the dead-letter table.
+"""Records that every decoder must refuse, one kind for each reason code of the dead-letter table.
 
 The rule: bad records are counted by reason, so that the dead letters can be compared.
 """
@@ -26,7 +26,7 @@ class Values(Protocol):
 
     @property
     def reasons(self) -> Sequence[str]:
-        """Ways in which a value can be bad."""
+        """The reason codes for which a value can be spoilt."""
 
     def value(self, event: Event) -> bytes:
         """Encode an event."""
@@ -53,7 +53,7 @@ JSON = JsonValues()
 
 
 def spoil(value: bytes, reason: str, required: str) -> bytes:
-    """Damage a sound JSON object in one way; `required` is a required field."""
+    """Return a sound JSON object, spoilt in one way; `required` is a required field."""
     fields: Document = json.loads(value)
     if reason == "utf8":
         return value[:-1] + b',"x":"\xff\xfe"}'
@@ -79,7 +79,7 @@ def spoil(value: bytes, reason: str, required: str) -> bytes:
 
 
 def choose(count: int, fraction: float, seed: int, reasons: Sequence[str] = REASONS) -> dict[int, str]:
-    """Choose which of `count` records to spoil, and how: all reasons in turn."""
+    """Return which of `count` records to spoil, by number, with a reason each: all reasons in turn."""
     random = np.random.default_rng(seed)
     chosen = np.flatnonzero(random.random(count) < fraction).tolist()
     return {index: reasons[n % len(reasons)] for n, index in enumerate(chosen)}

@@ -51,7 +51,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The size and habits of the site; `events` is about how many events there will be."""
+    """The size and habits of the site; `events` is the approximate number of events."""
 
     seed: int = 1
     events: int = 20_000
@@ -78,7 +78,7 @@ class Truth:
     follows: dict[str, list[str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As a file for the jobs that are scored, and for the feed's followers."""
+        """Return the JSON form, from which jobs read the truth for scores, and feed the followed members."""
         return json.dumps(asdict(self), sort_keys=True, indent=1)
 
     @classmethod
@@ -118,9 +118,9 @@ class Simulation:
         self.truth.incidents = [{"service": service, "start": begin, "end": begin + 10 * 60_000}]
 
     def events(self) -> list[Event]:
-        """All of them, by time of delivery. The budget is shared: metrics a tenth, crawlers and spammers a tenth each.
+        """Return all events by delivery time. Metrics, crawlers and spammers have a tenth of the budget each.
 
-        Beside it there are a twentieth of profile views and a twentieth of log lines.
+        A twentieth of profile views and a twentieth of log lines come in addition.
         """
         budget = self.site.events
         events: list[Event] = []
@@ -193,7 +193,7 @@ class Simulation:
             yield Event(later, later, "votes", item, fields)
 
     def _time_of_day(self) -> int:
-        """A time with the density of a day: least at four in the morning, most twelve hours later."""
+        """Return a random time within the span, least likely at four in the morning, most likely twelve hours later."""
         while True:
             at = self.site.start_ms + int(self._random.random() * (self._end_ms - self.site.start_ms))
             hour = at % DAY_MS / HOUR_MS
@@ -203,7 +203,7 @@ class Simulation:
     # --- others ---------------------------------------------------------------------------------------------
 
     def _crawling(self, budget: int) -> Iterator[Event]:
-        """Return bursts of many pages, some of them deleted, without scripts."""
+        """Yield page views of crawlers: bursts of many pages, some of them deleted, without scripts."""
         random = self._random
         for ip in self.truth.crawlers * (1 + budget):
             at = self.site.start_ms + int(random.random() * (self._end_ms - self.site.start_ms - 120_000))
@@ -220,7 +220,7 @@ class Simulation:
                 yield Event(at, at, "views", ip, view)
 
     def _spamming(self, budget: int) -> Iterator[Event]:
-        """Members that praise bad items, many times a minute, after guessing passwords."""
+        """Yield events of members that praise bad items, many times a minute, after guessing passwords."""
         random = self._random
         for name in self.truth.spammers * (1 + budget):
             at = self.site.start_ms + int(random.random() * (self._end_ms - self.site.start_ms - 120_000))
@@ -260,7 +260,7 @@ class Simulation:
                         yield Event(at, at, "metrics", name, fields)
 
     def _profiles(self) -> Iterator[Event]:
-        """Members look at profiles, more often at those of the active; the key is the member that is looked at."""
+        """Yield views of profiles, more of active members; the key is the viewed member."""
         site, random = self.site, self._random
         while True:
             at = self._time_of_day()
@@ -269,7 +269,7 @@ class Simulation:
             yield Event(at, at, "profiles", _member(member), fields)
 
     def _logs(self) -> Iterator[Event]:
-        """Lines of the services' logs; half of them are of incidents, and most of those are errors."""
+        """Yield lines of the services' logs; half of them are of incidents, and most lines of incidents are errors."""
         site, random = self.site, self._random
         while True:
             for incident in self.truth.incidents:

@@ -1,6 +1,6 @@
-"""Sending a simulation through a stock producer (confluent-kafka), at a rate or as fast as it goes.
+"""Sending a simulation through a stock producer (confluent-kafka), at a rate or at full speed.
 
-The rule: every record is acknowledged before the job says that it is done, or it fails with how many were not.
+The rule: every record is acknowledged before the job succeeds, else it fails with the number of missing acknowledgements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FLUSH_SECONDS_MAX = 120.0
 
 
 def create_topics(bootstrap: str, topics: Sequence[str], partitions: int, config: dict[str, str]) -> None:
-    """Create topics that are not there. Raises IncompleteError."""
+    """Create missing topics. Raises IncompleteError."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -47,7 +47,7 @@ def send(
     config: dict[str, str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Counter[str]:
-    """Send events in their order to the topics `prefix` + kind. Returns how many were spoilt, by reason."""
+    """Send events in their order to the topics `prefix` + kind. Returns the number of spoilt events, by reason."""
     from confluent_kafka import Producer
 
     settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all", "enable.idempotence": True}

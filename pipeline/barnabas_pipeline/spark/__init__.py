@@ -1,4 +1,4 @@
 """Parts that touch Spark: the session, and the data source `barnabas`.
 
-The rule: everything that decides something lives elsewhere and can be tested without a JVM.
+The rule: all decisions are made in other packages, which can be tested without a JVM.
 """

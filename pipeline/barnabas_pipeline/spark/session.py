@@ -1,6 +1,6 @@
 """The Spark session that all jobs use, with settings that fit one machine unless others are given.
 
-The rule: a setting that was given from outside (spark-submit, `--conf`) wins over ours.
+The rule: a setting of the user (spark-submit, `--conf`) overrides ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_MASTER = "local[*, 4]"  # all cores, and up to four tries for a task, as
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
-    "spark.sql.python.filterPushdown.enabled": "true",  # used with the option pushFilters only: see `source`
+    "spark.sql.python.filterPushdown.enabled": "true",  # used only with the option pushFilters: see `source`
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -38,13 +38,13 @@ LOOPBACK = "127.0.0.1"
 
 
 def addresses(master: str) -> dict[str, str]:
-    """Return the listen addresses of the driver and its block manager: loopback if all runs in one process."""
+    """Return the listen addresses of the driver and its block manager: loopback if Spark runs in one process."""
     is_local = master == "local" or master.startswith("local[")
     return {f"spark.driver.{name}": LOOPBACK for name in ("host", "bindAddress")} if is_local else {}
 
 
 def source_roots() -> list[str]:
-    """The directories to import this package and the broker's from, for executors on this machine."""
+    """Return the directories from which executors on this machine import this package and the broker's."""
     import barnabas
 
     roots = {Path(__file__).resolve().parents[2], Path(next(iter(barnabas.__path__))).resolve().parent}
@@ -56,7 +56,7 @@ def create(
 ) -> SparkSession:
     """Create or get the session, with the data source `barnabas` registered. Raises UsageError without Java."""
     check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take `python3` from the PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers use `python3` of the PATH
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -97,7 +97,7 @@ def check_java() -> None:
 
 
 def java_version() -> str:
-    """Return the version and the path of the Java that Spark will find. Raises UsageError for none, or an old one."""
+    """Return the version and the path of the Java that Spark will find. Raises UsageError if it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if not java:

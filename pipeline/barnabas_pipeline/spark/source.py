@@ -1,19 +1,19 @@
 """The data source `barnabas`: topics as data frames, batch and streaming.
 
-The rule: a frame has exactly the records that a consumer would be shown, each once, with its coordinates.
+The rule: a frame has exactly the records that a consumer would read, each once, with its coordinates.
 
     spark.read.format("barnabas").option("bootstrap", "localhost:9092").option("topic", "views").load()
 
 Options: `topic`; `transport` wire (`bootstrap`) or disk (`logDirs`, separated by commas); `isolation`
 (read_committed); `startingOffsets`, `endingOffsets`, `startingTimestamp`, `endingTimestamp`, `failOnDataLoss`;
-`columns` (separated by commas: only these are decoded; Spark does not tell a Python source which ones a query needs);
+`columns` (separated by commas: only these are decoded; Spark does not pass the columns of a query to a Python source);
 `splitBytes`; `maxOffsetsPerTrigger`; `onCorrupt` fail or row (adds the columns `corrupt_reason`, `corrupt_end`);
 `content` records or ranges (the offsets that a task would read, for jobs that read themselves); `partitions` (numbers,
 separated by commas); `kafka.*`: client settings for the wire.
 
-`pushFilters` true lets filters on partition, offset and timestamp narrow the range. It is off unless asked for: Spark
-4.2 keeps the filters that it pushed for one query, and uses them for the next one on the same loaded frame, which then
-lacks records. Ask for it only where a loaded frame is used once.
+`pushFilters` true lets filters on partition, offset and timestamp narrow the range. It is off by default: Spark 4.2
+keeps the filters that it pushed for one query, and uses them for the next query on the same loaded frame, which then
+lacks records. Set it only where a loaded frame is used once.
 """
 
 from __future__ import annotations
@@ -100,31 +100,31 @@ D = TypeVar("D")
 
 
 class BarnabasSource(DataSource):
-    """The entry point that Spark knows."""
+    """The entry point for Spark."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
+        """Return the name for `format(...)`."""
         return NAME
 
     def schema(self) -> str:
-        """Columns depend on `content` and `onCorrupt`."""
+        """Return the columns, which depend on `content` and `onCorrupt`."""
         if _content(self.options) == RANGES:
             return RANGES_SCHEMA
         columns = ", ".join(f"{name} {COLUMNS[name]}" for name in _columns(self.options))
         return columns + (CORRUPT_SCHEMA if _on_corrupt(self.options) == ROW else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark passes it by this name
-        """For `spark.read`."""
+        """Return the reader for `spark.read`."""
         return BatchReader(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         return StreamReader(self.options)
 
 
 class Task(InputPartition):
-    """Range that one Spark task reads."""
+    """The range that a Spark task reads."""
 
     def __init__(self, offset_range: OffsetRange, ranges_row: tuple[str | int, ...]) -> None:
         super().__init__((offset_range.partition, offset_range.start, offset_range.end))
@@ -133,7 +133,7 @@ class Task(InputPartition):
 
 
 class _Reading:
-    """Options that batch and streaming share, and the reading of a task."""
+    """Base of batch and streaming readers: their common options, and the reading of a task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.log_options = log_options(options)
@@ -156,7 +156,7 @@ class _Reading:
         return [Task(piece, (*identity, *_row(piece, bounds[piece.partition]))) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's records as Arrow batches."""
+        """Yield the records of a task as Arrow batches."""
         assert isinstance(partition, Task)
         task = partition
         if self.content == RANGES:
@@ -203,7 +203,7 @@ class _Reading:
 def to_arrow(
     columns: Columns, topic: str, partition: int, names: Sequence[str] = tuple(COLUMNS)
 ) -> pa.RecordBatch:
-    """Make a record batch of the wanted columns of the source's schema."""
+    """Return a record batch of the named columns of the source's schema."""
     count = len(columns)
     makers: dict[str, Callable[[], Column]] = {
         "topic": lambda: pa.repeat(topic, count),
@@ -221,7 +221,7 @@ def to_arrow(
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """Reads the requested range; filters on partition, offset and timestamp reduce it."""
+    """Reader of the requested range, reduced by filters on partition, offset and timestamp."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -231,7 +231,7 @@ class BatchReader(_Reading, DataSourceReader):
         self._from_timestamp_ms: int | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
-        """Note what narrows the range, if asked to; Spark still applies every filter itself."""
+        """Note filters that narrow the range, if `pushFilters` is set; Spark still applies every filter itself."""
         for pushed in filters:
             if self._push_filters:
                 self._narrow(
@@ -250,7 +250,7 @@ class BatchReader(_Reading, DataSourceReader):
             if kind in ("EqualTo", "LessThanOrEqual", "LessThan"):
                 self._to = min(self._to, value + (kind != "LessThan"))
         elif column == ("timestamp",) and kind in ("EqualTo", "GreaterThanOrEqual", "GreaterThan"):
-            # Timestamps need not rise with offsets: only the start can be found, as the first that is late enough.
+            # Timestamps need not rise with offsets: only the start can be narrowed, to the first sufficient timestamp.
             timestamp_ms = int(value.timestamp() * 1000)
             self._from_timestamp_ms = max(self._from_timestamp_ms or timestamp_ms, timestamp_ms)
 
@@ -278,7 +278,7 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a topic. Its offsets name the incarnation, so that a re-created topic is never taken for the old one."""
+    """Reader that follows a topic. Its offsets name the incarnation, to distinguish a re-created topic from the old one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -287,7 +287,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target: dict[str, int] | None = None
 
     def __getstate__(self) -> Document:
-        """Executors get the options, not the connection."""
+        """Return the state for executors: the options without the connection."""
         return {**self.__dict__, "_log": None}
 
     @property
@@ -308,13 +308,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end: a query with this trigger reads the present records, and ends."""
+        """Fix the present end: a query with this trigger reads up to it, and ends."""
         self._target = {
             str(partition): bound.end for partition, bound in self.log.bounds().items()
-        }  # all: `_ranges` picks
+        }  # of all partitions: `_ranges` selects
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxOffsetsPerTrigger`, or everything."""
+        """Return the limit of `maxOffsetsPerTrigger`, or all available offsets."""
         return ReadMaxRows(self._rows_max) if self._rows_max else ReadAllAvailable()
 
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
@@ -340,7 +340,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.tasks(self.log, [offset_range for offset_range in ranges if len(offset_range) > 0])
 
     def commit(self, end: Document) -> None:
-        """Nothing to do: the checkpoint has it."""
+        """Do nothing: Spark's checkpoint records the offset."""
 
     def stop(self) -> None:
         """Close the connections."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.client.producing.outbox import Delivery
 
 PARTS_TOGETHER = 4
-"""Partitions of a task that are copied in parallel; each has a buffer, and the content of a fetch."""
+"""Partitions of a task that are copied in parallel; each holds a buffer and the content of a fetch."""
 RECORDS_PER_TRANSACTION, BYTES_PER_TRANSACTION = 10_000, 8 << 20
 DEFAULTS = {
     "linger.ms": "20",
@@ -51,7 +51,7 @@ VISIBLE_POLL_SECONDS = 0.01
 
 
 def copy_parts(parts: Iterable[Part]) -> list[PartResult]:
-    """Copy parts, some of them in parallel; a failed part has its error in its result."""
+    """Copy parts, some of them in parallel; the result of a failed part has its error."""
     return trio.run(_copy_parts, list(parts))
 
 
@@ -81,7 +81,7 @@ async def _copy_part(part: Part, result: PartResult) -> None:
 
 
 def _is_fenced(error: BaseException | None) -> bool:
-    """Return whether a broker has refused the producer for a later one."""
+    """Return whether a broker has fenced the producer, because of a later one."""
     if isinstance(error, ResponseError) and error.code in FENCED:
         return True
     return isinstance(error, ProducerFencedError) or (error is not None and _is_fenced(error.__cause__))
@@ -127,7 +127,7 @@ class _Copy:
     size: int = 0
     is_open: bool = False
     last: Delivery | None = None
-    """Fate of the newest record."""
+    """Delivery of the newest record."""
 
     async def run(self, start: int) -> None:
         """Copy up to the end of the part, or up to an unreadable record; then its error is raised."""
@@ -195,7 +195,7 @@ class _Copy:
         self.is_open = False
 
     async def _wait_until_visible(self) -> None:
-        """Wait until consumers see the newest record: markers are written after a commit was answered."""
+        """Wait until the newest record is visible to consumers: markers are written after the response to a commit."""
         if self.last is None:
             return
         place = (self.part.place.target, self.part.place.partition)
@@ -211,7 +211,7 @@ async def _is_visible(client: Client, place: tuple[str, int], offset: int) -> bo
 
 
 def is_from_target(part: Part, record: Record) -> bool:
-    """Return whether the record comes from the target itself: such a loop ends here."""
+    """Return whether the record originates in the target: it is not copied, to avoid loops."""
     for coordinates in coordinates_of(record):
         if coordinates.cluster_id == part.target_cluster_id and (
             coordinates.cluster_id != part.place.cluster_id or coordinates.topic_id == part.place.target_id

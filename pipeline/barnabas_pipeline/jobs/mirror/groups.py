@@ -1,7 +1,7 @@
 """Committed offsets of the source's groups, committed in the target for the groups of the same names.
 
-The rule: an active group is not changed: not if it has members in the target, or is further there. An offset beyond the
-mirrored records waits for the next round.
+The rule: an active group is not changed: a group with members in the target, or with a greater offset there. An offset
+beyond the mirrored records waits for the next round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas_pipeline.log.transports import open_log
 
 EMPTY = ("Empty", "Dead")
 PROBE_BYTES = 64 << 10
-"""Of a fetch that looks for one record."""
+"""Size of a fetch for a single record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class Mirrored:
 
 
 class Groups:
-    """Offsets of groups, over all rounds; unchanged ones are skipped."""
+    """Offsets of groups, over all rounds; unchanged offsets are skipped."""
 
     def __init__(self, target: Site, options: MirrorOptions) -> None:
         self._target = target
         self._options = options
         self._seen: dict[tuple[str, TopicPartition, str], int] = {}
-        """Source offsets that were dealt with, by group, partition and target topic id."""
+        """Source offsets that were processed, by group, partition and ids of both topics."""
         self._logs: dict[str, Log] = {}
         self._bounds: dict[str, dict[int, Bounds]] = {}
 
     def move(self, source: Site, mirrored: Mapping[TopicPartition, Mirrored], summary: MirrorSummary) -> None:
-        """Move what groups of a source have committed for mirrored partitions. Raises IncompleteError."""
+        """Commit the offsets of a source's groups for mirrored partitions in the target. Raises IncompleteError."""
         pattern = compile_pattern(self._options.groups)
         listed, failures = source.ask(lambda admin: admin.list_groups(kinds=(CLASSIC, CONSUMER)))
         names = [group for group in listed if pattern.fullmatch(group) and not group.startswith(GROUP_PREFIX)]
@@ -120,12 +120,12 @@ class Groups:
                 key, offset = keys[goal]
                 self._seen[key] = offset
                 summary.groups_committed += 1
-            else:  # it has got members meanwhile
+            else:  # the group has members by now
                 summary.groups_live += 1
         faults.point("mirror.after_groups")
 
     def _translated(self, mirrored: Mirrored, offset: int) -> int | None:
-        """Return an offset of the target; None while the records before it are not mirrored, or not visible."""
+        """Return the target's offset for a source offset; None while earlier records are not mirrored, or not visible."""
         if offset > mirrored.position:
             return None
         place = mirrored.place

@@ -14,9 +14,9 @@ from barnabas_pipeline.jobs.sites import Cluster
 from barnabas_pipeline.log.model import Bounds, LogOptions
 
 HEADER = "barnabas-mirror-source"
-"""Header that a mirrored record has for each cluster that it was mirrored from, the newest last."""
+"""Header of mirrored records, repeated for each cluster that a record was mirrored from, the newest last."""
 GROUP_PREFIX = "barnabas-mirror."
-"""Of the group that keeps, in the target, how far the mirror of a source cluster has come."""
+"""Prefix of the group in the target with the positions of the mirror of a source cluster."""
 OFFSETS_PER_ROUND_MAX = 2_000_000
 FAIL, RECORD = "fail", "record"
 
@@ -30,7 +30,7 @@ class Coordinates(NamedTuple):
     offset: int
 
     def encode(self) -> bytes:
-        """Return it as a header's value."""
+        """Return the value of the header."""
         return "/".join(map(str, self)).encode()
 
 
@@ -58,13 +58,13 @@ class MirrorOptions:
     groups: str = ""
     moves_groups_back: bool = False
     shares_topics: bool = False
-    """True if the target's topics may have records of others too."""
+    """True if the target's topics may have records of other producers, too."""
     on_data_loss: str = FAIL
     offsets_per_round_max: int = OFFSETS_PER_ROUND_MAX
 
 
 class Place(NamedTuple):
-    """Partition of a source, and the topic that it goes to; the partition there has the same number."""
+    """Partition of a source, and the target's topic; the partition there has the same number."""
 
     cluster_id: str
     topic_id: str
@@ -77,7 +77,7 @@ class Place(NamedTuple):
         return f"{self.cluster_id}/{self.topic_id}/{self.partition}/{offset}/{self.target_id}"
 
     def parse_position(self, text: str) -> Coordinates | None:
-        """Read it; None if it is of another topic of the target, or none of ours."""
+        """Parse this metadata; None if it is of another topic of the target, or not a mirror's."""
         rest, _, target_id = text.rpartition("/")
         return parse_coordinates(rest) if target_id == self.target_id else None
 
@@ -92,7 +92,7 @@ class Part:
     bound: Bounds
     target_cluster_id: str
     start: int = 0
-    """Position that the driver has seen; the task asks again."""
+    """Position read by the driver; the task reads it again."""
     shares_topics: bool = False
     on_data_loss: str = FAIL
 
@@ -102,7 +102,7 @@ class Part:
 
     @property
     def group(self) -> str:
-        """The group that keeps positions."""
+        """The group of positions."""
         return GROUP_PREFIX + self.place.cluster_id
 
     @property
@@ -117,7 +117,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of a part, a topic or a cluster, which stops no other."""
+    """A failure of a part, a topic or a cluster; the others continue."""
 
     where: str
     exit_code: int
@@ -125,14 +125,14 @@ class Failure:
 
     @classmethod
     def of(cls, where: str, error: Exception) -> Failure:
-        """Return the failure that an error is."""
+        """Return the failure for an error."""
         code = error.exit_code if isinstance(error, PipelineError) else EXIT_INCOMPLETE
         return cls(where, code, str(error))
 
 
 @dataclass(slots=True)
 class PartResult:
-    """Result of a part; `position` is the next offset of the source, None if it is not known."""
+    """Result of a part; `position` is the next offset of the source, None if unknown."""
 
     place: Place
     position: int | None = None

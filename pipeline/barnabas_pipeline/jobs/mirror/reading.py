@@ -1,6 +1,6 @@
 """Records of a range, unchanged: keys, values and headers byte by byte.
 
-The rule: a record that cannot be read ends the range with an error, after all those before it.
+The rule: a record that cannot be read ends the range with an error, after all earlier records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Counts:
 
 
 def read_blocks(log: Log, offset_range: OffsetRange, counts: Counts | None = None) -> Iterator[list[Record]]:
-    """Yield the records that consumers see, in order, some at a time. Raises IncompleteError, DataLossError."""
+    """Yield the records visible to consumers, in order, in blocks. Raises IncompleteError, DataLossError."""
     block: list[Record] = []
     try:
         for record in read_records(log, offset_range, counts):
@@ -42,7 +42,7 @@ def read_blocks(log: Log, offset_range: OffsetRange, counts: Counts | None = Non
 
 
 def read_records(log: Log, offset_range: OffsetRange, counts: Counts | None = None) -> Iterator[Record]:
-    """Yield the records that consumers see, in order. Raises IncompleteError, DataLossError."""
+    """Yield the records visible to consumers, in order. Raises IncompleteError, DataLossError."""
     for item in log.read(offset_range):
         if isinstance(item, CorruptSpan):
             raise _damaged(log, offset_range, item.start, item.detail)
@@ -67,6 +67,6 @@ def _damaged(log: Log, offset_range: OffsetRange, offset: int, detail: str) -> I
 
 
 def coordinates_of(record: Record) -> list[Coordinates]:
-    """Return the coordinates that a record has in the clusters that it was mirrored from, the newest last."""
+    """Return a record's coordinates in the clusters that it was mirrored from, the newest last."""
     parsed = (parse_coordinates(value) for name, value in record.headers if name == HEADER)
     return [record for record in parsed if record is not None]

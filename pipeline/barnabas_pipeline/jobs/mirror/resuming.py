@@ -1,7 +1,7 @@
 """Resuming: the position of a partition's mirror, read from the target.
 
-The rule: the position is that committed in the group of positions, by the same transaction as its records. Without one
-(an offset expires, an older mirror wrote none), the newest source header in the target counts.
+The rule: the position is committed in the group of positions, by the same transaction as the records. Without a position
+(offsets expire, older mirrors committed none), the newest source header in the target counts.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from barnabas_pipeline.log.transports import open_log
 
 TAIL_OFFSETS = 100
 NEW_TOPIC_SECONDS_MAX = 10.0
-"""For how long a broker may not have heard of a topic that was made just now."""
+"""Most seconds until a broker knows a topic that was just created."""
 NEW_TOPIC_POLL_SECONDS = 0.1
 
 
 async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, bool]:
-    """Return the next source offset that the target lacks, and whether it comes from the group of positions.
+    """Return (the next source offset that the target lacks, whether it was committed in the group of positions).
 
-    Called when no other mirror can write any longer. Raises DataLossError; a loss recorded by `on_data_loss` is put into
-    `result`.
+    Called after other mirrors are fenced. Raises DataLossError; a loss recorded by `on_data_loss` is added to `result`.
     """
     kept = position = await committed_position(client, part)
     if position is None:
@@ -71,7 +70,7 @@ async def committed_position(client: Client, part: Part) -> Coordinates | None:
 
 
 def _newest_header(part: Part) -> Coordinates | None:
-    """Find the newest record of this mirror in the target. Raises UsageError, DataLossError."""
+    """Return the coordinates of the newest record of this mirror in the target. Raises UsageError, DataLossError."""
     log, bounds = _open_target(part)
     try:
         return newest_header(log, part, bounds[part.place.partition])
@@ -118,9 +117,7 @@ def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
 
 
 def _is_mine(part: Part, coordinates: Coordinates) -> bool:
-    """Return whether coordinates are of this mirror; in a dedicated topic those of any mirror are, and are checked
-    afterwards.
-    """
+    """Return whether coordinates are of this mirror; in a dedicated topic all are, and are checked later."""
     if not part.shares_topics:
         return coordinates.partition == part.place.partition
     return (coordinates.cluster_id, coordinates.topic_id, coordinates.partition) == (

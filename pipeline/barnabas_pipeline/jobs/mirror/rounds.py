@@ -1,6 +1,6 @@
 """Rounds of a mirror: new records of all topics are copied by a worker or one Spark job, then the next round begins.
 
-The rule: a round reads the positions on both sides, and needs no state of the last round. A failure concerns a cluster,
+The rule: a round reads the positions on both sides, and needs no state of the previous round. A failure concerns a cluster,
 a topic or a partition; the others continue.
 """
 
@@ -82,12 +82,12 @@ class MirrorRound(Round):
     behind: int = 0
 
     def fail(self, where: object, error: Exception) -> None:
-        """Note a failure, and its place."""
+        """Note a failure and its place."""
         self.failures.append(Failure.of(str(where), error))
 
 
 class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
-    """A mirror of some clusters into one."""
+    """A mirror of one or more clusters into one target."""
 
     kind = MirrorRound
 
@@ -136,7 +136,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
 
     @property
     def exit_code(self) -> int:
-        """Return that of the worst failure of the newest round; wrong options count if they were all there was."""
+        """The exit code of the worst failure of the newest round; EXIT_USAGE only if no topic was mirrored."""
         codes = {failure.exit_code for failure in self.failures}
         if EXIT_DATA_LOSS in codes:
             return EXIT_DATA_LOSS
@@ -145,7 +145,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
         return EXIT_INCOMPLETE if codes else EXIT_DONE
 
     def note(self, done: MirrorRound) -> None:
-        """Add the figures of a round; gauges, such as the lag, are those of the newest round."""
+        """Add the figures of a round to the summary; gauges, such as the lag, are those of the newest round."""
         done.has_done = bool(done.summary.mirrored)
         done.has_more = done.has_done and bool(done.behind)
         total, new = self.summary, done.summary
@@ -171,7 +171,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
     # --- a round --------------------------------------------------------------------------------------------
 
     def poll(self, done: MirrorRound) -> list[Part]:
-        """Plan the parts to copy, once their topics are in the target."""
+        """Plan the parts to copy, after the creation of their topics in the target."""
         self._find_streams(done)
         self._prepare_topics(done)
         self._plan(done)
@@ -184,18 +184,18 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
         faults.point("mirror.after_tasks")
 
     def conclude(self, done: MirrorRound) -> None:
-        """Move the groups after the copied records."""
+        """Commit the offsets of groups up to the copied records."""
         done.summary.topics = len(done.streams)
         done.summary.behind = done.behind
         if self._options.groups:
             self._move_groups(done)
 
     def fail(self, error: PipelineError, done: MirrorRound) -> None:
-        """Note that the target has failed; the next round tries again."""
+        """Note a failure of the target; the next round tries again."""
         done.fail(f"target {self._options.target}", error)
 
     def _find_streams(self, done: MirrorRound) -> None:
-        """Find the mirrored topics, and their names in the target, which must be distinct."""
+        """Note the mirrored topics, and their names in the target, which must be distinct."""
         options = self._options
         by_target: dict[str, list[Stream]] = {}
         for cluster, source in self._sources:
@@ -287,7 +287,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
     def _empty_partitions(
         self, streams: list[Stream], committed: Mapping[TopicPartition, CommittedOffset]
     ) -> set[TopicPartition]:
-        """Return partitions of the target without a position and without records: nothing was mirrored there yet."""
+        """Return partitions of the target without a position and without records: no record was mirrored there yet."""
         unknown = [
             stream.there
             for stream in streams
@@ -303,7 +303,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
     def _start(
         self, stream: Stream, place: Place, bound: Bounds, position: Coordinates | None, *, is_empty: bool
     ) -> int | None:
-        """Return the start offset, if it is known; None if there is nothing to copy. Raises DataLossError."""
+        """Return the offset at which copying starts; None if no record is to be copied. Raises DataLossError."""
         if position is None:
             return None if is_empty and bound.start >= bound.end and not bound.end else bound.start
         try:
@@ -312,7 +312,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
         except DataLossError:
             if self._options.on_data_loss != RECORD:
                 raise
-            return bound.start  # the task decides, and records it
+            return bound.start  # the task decides, and records the loss
         return int(position.offset) if position.offset < bound.end else None
 
     def _place(self, stream: Stream, number: int) -> Place:
@@ -380,7 +380,7 @@ class Mirror(Rounds[list[Part], MirrorRound, MirrorSummary]):
 
 
 def mirror(spark: SparkSession, options: MirrorOptions) -> MirrorSummary:
-    """Mirror the present records once. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
+    """Mirror the present records once. Raises DataLossError, UsageError or IncompleteError for the worst failure."""
     mirror = Mirror(lambda: spark, options)
     try:
         summary = mirror.run()
@@ -391,7 +391,7 @@ def mirror(spark: SparkSession, options: MirrorOptions) -> MirrorSummary:
 
 
 def raise_worst(mirror: Mirror) -> None:
-    """Raise the worst failure of the newest round, if there is any."""
+    """Raise the worst failure of the newest round, if any."""
     code = mirror.exit_code
     text = "; ".join(f"{failure.where}: {failure.text}" for failure in mirror.failures)
     if code == EXIT_DATA_LOSS:

@@ -1,7 +1,7 @@
 """Topics of the target: created, enlarged and configured like those of the source.
 
-The rule: a topic has the source's number of partitions, or more; only settings of retention and compaction are copied,
-and only those set for the topic itself.
+The rule: a topic has the source's number of partitions, or more; only settings of retention and compaction are copied, if
+they are set for the topic itself.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ COPIED = frozenset((
     "message.timestamp.before.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio", "min.compaction.lag.ms",
     "retention.bytes", "retention.ms", "segment.bytes", "segment.jitter.ms", "segment.ms",
 ))  # fmt: skip
-"""Settings that go with a topic; others are about replicas, disks and brokers of one cluster."""
+"""Settings that are copied; others concern replicas, disks and brokers of one cluster."""
 READY_SECONDS_MAX = 30.0
 READY_POLL_SECONDS = 0.05
 
 
 def settings_of(site: Site, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the settings to copy of topics: those that were set for the topic. Raises IncompleteError."""
+    """Return the settings to copy, by topic: settings of the topic itself, no defaults. Raises IncompleteError."""
     resources = [Resource("topic", name) for name in topics]
     answers = site.ask(lambda admin: admin.describe_configs(resources, names=sorted(COPIED)))
     configs = {}
@@ -49,7 +49,7 @@ def _is_own(entry: ConfigEntry) -> bool:
 
 
 class TargetTopics:
-    """Topics of the target, for one round after the other."""
+    """Topics of the target, over all rounds."""
 
     def __init__(self, target: Site, options: MirrorOptions) -> None:
         self._target = target
@@ -60,7 +60,7 @@ class TargetTopics:
         targets: Mapping[str, tuple[Site | None, Topic]],
         summary: MirrorSummary,
     ) -> dict[str, Topic | PipelineError]:
-        """Return the target's topic for each name, made and grown as the source's; an error where that cannot be.
+        """Return the target's topic for each name, created and enlarged as the source's, or the error that prevents that.
 
         `targets` has, for each name in the target, the source (None: log dirs, without settings) and its topic there.
         """
@@ -111,7 +111,7 @@ class TargetTopics:
         if isinstance(error, ResponseError):
             if (
                 error.code == ErrorCode.TOPIC_ALREADY_EXISTS
-            ):  # another mirror was faster, or the answer was lost
+            ):  # another mirror was faster, or the response was lost
                 return 0
             if not error.is_retriable:
                 raise UsageError(str(error))
@@ -133,7 +133,7 @@ class TargetTopics:
     def _sync(
         self, names: list[str], targets: Mapping[str, tuple[Site | None, Topic]], summary: MirrorSummary
     ) -> dict[str, PipelineError]:
-        """Set differing settings, and reset those that the source no longer has."""
+        """Set differing settings, and reset settings that the source no longer has."""
         failed: dict[str, PipelineError] = {}
         mine = settings_of(self._target, names)
         changes: dict[Resource, list[ConfigChange]] = {}

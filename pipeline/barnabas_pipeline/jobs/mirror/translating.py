@@ -13,7 +13,7 @@ from barnabas_pipeline.log.model import Bounds, Log, OffsetRange
 
 
 class Translator:
-    """Searches one partition of the target: its records of the mirror are in the order of the source."""
+    """Binary search in a partition of the target; mirrored records are in the order of the source."""
 
     def __init__(self, log: Log, place: Place, bound: Bounds) -> None:
         self._log = log
@@ -26,9 +26,9 @@ class Translator:
         return self._bound.end == self._bound.high_watermark
 
     def offset_of(self, offset: int) -> int:
-        """Return the offset after the last record that comes before `offset` at the source, or that of the next record."""
+        """Return the offset of the first visible record after those before `offset` of the source, or the end."""
         low, high = self._bound.start, self._bound.end
-        while low < high:  # records mirrored from below `low` come before, those from `high` on do not
+        while low < high:  # mirrored records before `low` precede the offset, records from `high` on do not
             middle = (low + high) // 2
             mirrored = self._first_mirrored(middle, high)
             if mirrored is None or mirrored[1] >= offset:
@@ -44,7 +44,7 @@ class Translator:
         return next(read_records(self._log, OffsetRange(self._place.partition, start, end)), None)
 
     def _first_mirrored(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the offset of the first record of this mirror, here and at the source."""
+        """Return the offsets of the first record of this mirror: (in the target, in the source)."""
         for record in read_records(self._log, OffsetRange(self._place.partition, start, end)):
             for coordinates in coordinates_of(record)[-1:]:
                 if coordinates[:3] == (self._place.cluster_id, self._place.topic_id, self._place.partition):

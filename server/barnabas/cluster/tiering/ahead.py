@@ -1,7 +1,7 @@
-"""Records of remote segments that are read before a sequential reader asks for them.
+"""Read-ahead of remote segments for sequential readers.
 
-The rule: a read that continues an earlier one has the next ones begun, a run of them in one thread. All runs together are
-bounded in bytes and seconds, a piece is for one fetch, and an error of the store is left to the fetch that meets it.
+The rule: a read that continues an earlier read starts a run of further reads, in one thread. All runs are bounded in bytes
+and seconds, a piece answers one fetch, and an error of the store is reported by the fetch that encounters it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ RUN_BYTES: Final = 4 << 20
 """Most bytes of a run. A reader has two: the run that answers it, and the next."""
 RUN_PIECES_MAX: Final = 16
 RUN_SECONDS: Final = 0.1
-"""No further piece is begun after this time, so that a slow store's first pieces do not wait for its last."""
+"""No further piece is read after this time, so that the first pieces of a slow store do not wait for the last."""
 AHEAD_BYTES_MAX: Final = 32 << 20
-"""Most bytes of all runs; where there is no room, fetches are read as they come."""
+"""Most bytes of all runs; beyond it fetches are read on arrival."""
 AHEAD_SECONDS_MAX: Final = 10.0
 READERS_MAX: Final = 1000
 FREE_THREADS_MIN: Final = 2
-"""Threads that must be free before a run begins: the last one is left to fetches."""
+"""Threads that must be free before a run begins: the last thread is reserved for fetches."""
 
 Place = tuple["TopicIdPartition", int]
 """A partition, and the offset of a fetch."""
 
 
 class Run:
-    """Pieces that are read in a row, each for a fetch of `max_bytes`; `offset` and `position` are those after them."""
+    """Consecutive pieces, each for a fetch of `max_bytes`; `offset` and `position` are those after the last piece."""
 
     __slots__ = ("is_continued", "max_bytes", "offset", "position", "read_s", "segment")
 
@@ -101,11 +101,11 @@ class ReadAhead:
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces, with those of runs that are being read, at most."""
+        """Upper bound of the bytes of all pieces, including the runs that are being read."""
         return self._bytes + len(self._reading) * RUN_BYTES
 
     def find(self, replica: Replica, offset: int, max_bytes: int) -> Piece | None:
-        """Return the piece at an offset if it is still what the log has there, and has at most `max_bytes`."""
+        """Return the piece at an offset if its records are still those of the log, and have at most `max_bytes`."""
         key = key_of(replica)
         piece = self._pieces.get((key, offset))
         if piece is None or not self._metadata.is_ready_for(key):
@@ -122,7 +122,7 @@ class ReadAhead:
             await reading.wait()
 
     def take(self, replica: Replica, piece: Piece) -> None:
-        """Give a piece away; begin the run after its own."""
+        """Remove a piece that answers a fetch; begin the run after that of the piece."""
         self._drop(piece)
         run, (key, _) = piece.run, piece.place
         self._note((key, piece.records.next_offset))
@@ -149,7 +149,7 @@ class ReadAhead:
             self._readers.popitem(last=False)
 
     def _end_of(self, replica: Replica, key: TopicIdPartition, offset: int, segment: RemoteSegment) -> int:
-        """Return up to where a segment has the log's records from an offset on; the offset itself if it has not."""
+        """Return the end of the log's records in a segment from an offset on; the offset itself without such records."""
         epochs = replica.log.epochs
         if segment_at(self._metadata.of(key), epochs, offset) is not segment:
             return offset

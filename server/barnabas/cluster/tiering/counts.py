@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TopicCounts:
-    """Numbers of one topic since the broker's start: requests to the store, those that failed, and bytes."""
+    """Counts of one topic since the broker's start: requests to the store, failed requests, and bytes."""
 
     copies: int = 0
     failed_copies: int = 0
@@ -32,7 +32,7 @@ class TopicCounts:
 
 @dataclass(slots=True)
 class TierCounts:
-    """Numbers of all topics; `late_reads` are those that took longer than `remote.fetch.max.wait.ms`."""
+    """Counts of all topics; `late_reads` are reads that took longer than `remote.fetch.max.wait.ms`."""
 
     topics: dict[str, TopicCounts] = field(default_factory=dict)
     late_reads: int = 0
@@ -69,7 +69,7 @@ READS: Final = LimitSettings(
 
 
 class BytesLimit:
-    """Bytes per second, by Kafka's samples: the settings of copies or of reads."""
+    """A limit on bytes per second, by Kafka's samples, with the settings of copies or of reads."""
 
     def __init__(self, config: BrokerConfig, of: LimitSettings, now_ms: Callable[[], int]) -> None:
         self._config = config
@@ -78,9 +78,9 @@ class BytesLimit:
         self._rate = Rate(config.get(of.samples), config.get(of.window_seconds) * 1000, now_ms())
 
     def throttle_ms(self) -> int:
-        """Return for how long nothing may pass, 0 if something may."""
+        """Return the ms until the next copy or read is allowed, 0 if it is allowed now."""
         return self._rate.throttle_ms(self._config.get(self._setting), self._now_ms())
 
     def record(self, size: int) -> None:
-        """Note bytes that pass."""
+        """Count bytes of a copy or a read."""
         self._rate.record(size, self._now_ms())

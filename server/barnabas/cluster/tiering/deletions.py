@@ -1,8 +1,8 @@
-"""Deletion of all that a partition has in the store: of a deleted topic, or of one that was switched off (KIP-950).
+"""Deletion of all remote segments of a partition: of a deleted topic, or after tiered storage is disabled (KIP-950).
 
-The rule: that a topic's segments are to go is a record, written before the first of them goes: a restart resumes it.
-The broker that led the partition deletes; where its marks are not renewed for some time, another broker that reads them
-takes over.
+The rule: the deletion of a topic's segments is recorded before the first segment is deleted, so that a restart resumes it.
+The broker that led the partition deletes; if its marks are not renewed for some time, another broker that reads them takes
+over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 0.5
 RETRY_SECONDS_MAX: Final = 30.0
 RENEW_SECONDS: Final = 120.0
-"""A mark that is older is written again with the next attempt."""
+"""Age after which a mark is written again with the next attempt."""
 TAKE_OVER_SECONDS: Final = 300.0
 """Age after which another broker's mark is taken over: by the first live broker after once this time, by the next after
 twice.
@@ -42,7 +42,7 @@ twice.
 
 
 class Deletions:
-    """Deletes what partitions have. Lifecycle: `run` in a task, until cancelled."""
+    """Deletions of all segments of partitions. Lifecycle: `run` in a task, until cancelled."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Deletions:
         )
 
     async def _delete(self, key: TopicIdPartition) -> None:
-        """Mark that all segments are to go, and delete them; those in hand follow. Raises RequestError, StorageError."""
+        """Mark and delete all segments; segments in use are deleted later. Raises RequestError, StorageError."""
         await self._metadata.catch_up(key)
         segments = self._metadata.of(key)
         mark = self._metadata.deleting.get(key)
@@ -145,12 +145,12 @@ def deleted_partitions(
 ) -> list[TopicIdPartition]:
     """Return the partitions of deleted topics of which this broker deletes the segments.
 
-    That is the leader, as in Kafka; where it is not alive, the first live replica, or the first live broker.
+    That is the leader, as in Kafka; if it is not alive, the first live replica, else the first live broker.
 
     Args:
         delta: the change of the image.
         broker_id: this broker.
-        stored: partitions of which segments are known: of topics that have no tiered storage any more, too.
+        stored: partitions with known segments, also of topics without tiered storage by now.
 
     """
     keys: list[TopicIdPartition] = []

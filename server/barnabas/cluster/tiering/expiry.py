@@ -1,7 +1,7 @@
 """Choice of the remote segments of a partition to delete. Pure.
 
-The rule: from the oldest on, without gaps, by `retention.*` over remote and local-only records, each byte counted once;
-and all that readers cannot reach: unfinished copies, and segments before the log start.
+The rule: from the oldest on, without gaps, by `retention.*` over remote and local-only records, each byte counted once; and
+all segments that readers cannot reach: unfinished copies, and segments before the log start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.tiered.segment import RemoteSegment, SegmentState
 
 
 class TieredLog(NamedTuple):
-    """Facts about a log for the expiry of its remote segments; `local_bytes` are those that are not stored remotely."""
+    """Facts about a log for the expiry of its remote segments; `local_bytes` are the bytes not stored remotely."""
 
     epochs: Epochs
     log_start_offset: int
@@ -25,7 +25,7 @@ class TieredLog(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """Segments to delete, and the offset from which on the log begins then."""
+    """Segments to delete, and the log start offset afterwards."""
 
     segments: list[RemoteSegment]
     log_start_offset: int
@@ -40,15 +40,15 @@ def plan_expiry(
     in_use: Collection[UUID] = (),
     replaced: Collection[UUID] = (),
 ) -> Expiry:
-    """Choose the segments to delete, of all that a partition has in the order of their start offsets.
+    """Choose the segments to delete among those of a partition, in the order of their start offsets.
 
     Args:
-        segments: all of the partition that are not deleted.
+        segments: all segments of the partition that are not deleted.
         log: the leader's log.
         config: its settings.
         now_ms: milliseconds since 1970.
         in_use: ids of segments that are being copied or deleted, which are not touched.
-        replaced: ids of segments that no leader epoch reads any more.
+        replaced: ids of segments from which no leader epoch is read.
 
     """
     segments = [segment for segment in segments if segment.segment_id not in in_use]

@@ -1,7 +1,7 @@
 """Followers of partitions with tiered storage: the start of their logs, and their remote offsets (KIP-405, KIP-1023).
 
 The rule: a log is dropped only once its replacement is complete: the offset, the leader epochs and the producers of the
-remote segment after which it begins. Before, an error leaves it unchanged.
+remote segment after which it begins. Until then an error leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ log = logging.getLogger(__name__)
 A = TypeVar("A", OffsetAnswer, EpochAnswer)
 
 STEPS_MAX: Final = 100
-"""Most leader epochs of a remote segment for which a leader is asked."""
+"""Most leader epochs of a remote segment for which a leader is queried."""
 
 
 class FollowerTiers:
-    """Implements `cluster.replicas.ports.TierStarts`."""
+    """Tiered storage for followers; implements `cluster.replicas.ports.TierStarts`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class FollowerTiers:
         self._limiter.total_tokens = self._config.get(settings.REMOTE_LOG_MANAGER_FOLLOWER_THREAD_POOL_SIZE)
 
     async def look(self, replicas: Iterable[Replica]) -> None:
-        """Determine the highest remote offset of followers' logs: up to it, local segments may be deleted."""
+        """Set the highest remote offset of followers' logs: local segments up to it may be deleted."""
         for replica in replicas:
             partition_log = replica.log
             if replica.is_leader or not partition_log.is_tiered or partition_log.topic_id is None:
@@ -103,7 +103,7 @@ class FollowerTiers:
     # --- where logs begin -----------------------------------------------------------------------------------
 
     def begins_last(self, replica: Replica, leader_end_offset: int) -> bool:
-        """Return whether an empty log is to begin after all that is in tiered storage (KIP-1023)."""
+        """Return whether an empty log is to begin after the last offset in tiered storage (KIP-1023)."""
         is_enabled = self._config.get(settings.FOLLOWER_FETCH_LAST_TIERED_OFFSET_ENABLE)
         return is_enabled and leader_end_offset > 0 == replica.log.log_end_offset and replica.log.is_tiered
 
@@ -148,7 +148,7 @@ class FollowerTiers:
         local = await self._leaders_local_start(leader, ask, replica, start.offset)
         if local.offset <= ask.position.fetch_offset:
             raise TierStartError(f"the leader's local log begins at {local.offset} now", is_passing=True)
-        if local.offset == start.offset:  # there is nothing in the store
+        if local.offset == start.offset:  # the store has no segments
             follower.out_of_range(leader_start_offset=start.offset, leader_end_offset=start.offset)
             return
         segment = await self._segment_before(leader, ask, replica, local)
@@ -166,9 +166,9 @@ class FollowerTiers:
     async def _leaders_local_start(
         self, leader: RemoteLeader, ask: Ask, replica: Replica, leader_start: int
     ) -> OffsetAnswer:
-        """Return where the follower's local log is to begin: as the leader's, or after all that is stored (KIP-1023).
+        """Return the start of the follower's local log: the leader's, or after the last stored offset (KIP-1023).
 
-        Leaders with a ListOffsets before v11 cannot say the latter.
+        Leaders with a ListOffsets before v11 cannot return the latter.
         """
         is_last = (
             self.begins_last(replica, (await _offset(leader, ask, LATEST)).offset)
@@ -187,7 +187,7 @@ class FollowerTiers:
     async def _segment_before(
         self, leader: RemoteLeader, ask: Ask, replica: Replica, local: OffsetAnswer
     ) -> RemoteSegment:
-        """Return the remote segment that holds the last offset before the leader's local ones."""
+        """Return the remote segment that holds the last offset before the leader's local log."""
         epoch = local.leader_epoch
         if epoch < 0:
             raise TierStartError(f"the leader does not know the epoch of offset {local.offset}")
@@ -217,7 +217,7 @@ async def _epoch_end(leader: RemoteLeader, ask: Ask, epoch: int) -> EpochEnd:
 
 
 def _good(answers: Mapping[TopicPartition, A], ask: Ask, request: str) -> A:
-    """Return a leader's answer. Raises TierStartError for an error, or without one."""
+    """Return a leader's response. Raises TierStartError for an error, or a missing response."""
     answer = answers.get((ask.topic, ask.partition))
     if answer is None or answer.error_code:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
@@ -226,7 +226,7 @@ def _good(answers: Mapping[TopicPartition, A], ask: Ask, request: str) -> A:
 
 
 async def _common_end(leader: RemoteLeader, ask: Ask, segment: RemoteSegment) -> int:
-    """Return the offset up to which a remote segment is the leader's history: its end, but after an unclean election."""
+    """Return the end of a remote segment within the leader's history: its own end, except after an unclean election."""
     end = segment.end_offset + 1
     epochs = LeaderEpochs(segment.leader_epochs)
     for _ in range(STEPS_MAX):
@@ -251,7 +251,7 @@ def _own_end(epochs: LeaderEpochs, log_end_offset: int, epoch: int) -> EpochEnd:
 def _read(
     storage: RemoteStorage, segment: RemoteSegment, before: RemoteSegment | None, end: int
 ) -> tuple[tuple[tuple[int, int], ...], bytes]:
-    """Read leader epochs and producers at an offset of a segment, or its end. Raises RemoteStorageError."""
+    """Return (leader epochs, snapshot of producers) at an offset of a segment, or its end. Raises RemoteStorageError."""
     data = storage.read_index(segment, IndexKind.LEADER_EPOCH)
     try:
         epochs = LeaderEpochs(checkpoints.decode_epochs(data))

@@ -1,7 +1,7 @@
-"""Leader epochs of a log and of remote segments: which parts of a segment belong to the log. Pure.
+"""Leader epochs of a log and of remote segments, and the parts of a segment that belong to the log. Pure.
 
-The rule: a remote segment is usable as far as its leader epochs are those of the log, with the same first offsets; after
-an unclean election a part of it, or all, may belong to another history.
+The rule: a remote segment is usable as far as its leader epochs are those of the log, with the same first offsets; after an
+unclean election the segment may belong to another history, partly or wholly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Epochs = Sequence[tuple[int, int]]
 
 
 def entries_between(epochs: Epochs, start: int, end: int) -> list[tuple[int, int]]:
-    """Return the epochs with offsets from `start` to before `end`; the first of them begins at `start`."""
+    """Return the epochs with offsets in [start, end); the first epoch begins at `start`."""
     entries = []
     for number, (epoch, first) in enumerate(epochs):
         is_over = number + 1 < len(epochs) and epochs[number + 1][1] <= start
@@ -36,7 +36,7 @@ def entries_between(epochs: Epochs, start: int, end: int) -> list[tuple[int, int
 def is_in_lineage(segment: RemoteSegment, epochs: Epochs, log_end_offset: int) -> bool:
     """Return whether all of a segment is part of a log with these epochs.
 
-    Epochs that ended before the log start, and which the log has dropped, are not compared.
+    Epochs that ended before the log start, and were removed from the log's epochs, are not compared.
     """
     if not epochs or segment.end_offset >= log_end_offset:
         return False
@@ -55,7 +55,7 @@ def is_in_lineage(segment: RemoteSegment, epochs: Epochs, log_end_offset: int) -
 
 
 def end_of_use(segment: RemoteSegment, offset: int, epochs: LeaderEpochs, log_end_offset: int) -> int:
-    """Return the offset before which records of the segment, from `offset` on, are those of the log."""
+    """Return the end of the segment's records, from `offset` on, that are those of the log."""
     entries = epochs.entries
     of_segment = dict(segment.leader_epochs)
     number = max(bisect_right(entries, offset, key=lambda entry: entry[1]) - 1, 0)
@@ -92,7 +92,7 @@ def highest_offset(segments: PartitionSegments, log: PartitionLog) -> int:
 
 
 def first_offset(segments: PartitionSegments, epochs: LeaderEpochs) -> int | None:
-    """Return where the first copied segment of a log begins, None if there is none."""
+    """Return the start offset of the first copied segment of a log, None without copied segments."""
     for epoch, _ in epochs.entries:
         for segment in segments.segments(epoch):
             if segment.state is SegmentState.COPY_FINISHED:
@@ -101,7 +101,7 @@ def first_offset(segments: PartitionSegments, epochs: LeaderEpochs) -> int | Non
 
 
 def segment_at(segments: PartitionSegments, epochs: LeaderEpochs, offset: int) -> RemoteSegment | None:
-    """Return the remote segment that holds an offset of a log, None if none does."""
+    """Return the remote segment that holds an offset of a log, None if no segment does."""
     epoch = epochs.epoch_at(offset)
     return segments.segment_for(epoch, offset) if epoch >= 0 else None
 
@@ -109,7 +109,7 @@ def segment_at(segments: PartitionSegments, epochs: LeaderEpochs, offset: int) -
 def is_read_from(
     segment: RemoteSegment, segments: PartitionSegments, epochs: LeaderEpochs, offset: int
 ) -> bool:
-    """Return whether records of a log that are read from an offset on come out of a remote segment, too."""
+    """Return whether a read of the log from an offset on includes records of a remote segment."""
     return segment.end_offset >= offset and any(
         segment_at(segments, epochs, max(first, segment.start_offset, offset)) is segment
         for _, first in segment.leader_epochs

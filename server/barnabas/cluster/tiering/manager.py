@@ -1,7 +1,7 @@
 """Tiered storage of a broker: the tasks of all partitions that it leads, and remote reads of requests.
 
-The rule: nothing is decided about a partition before its metadata were read; a new leader reads all that former leaders
-have written. A failed store is tried again in the next round; no fault here ends the broker.
+The rule: no decision about a partition is made before its metadata were read; a new leader reads all records of former
+leaders. A failed store is tried again in the next round; no fault here ends the broker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RETRY_WARN_SECONDS: Final = 5.0
 
 
 class TieredStorage:
-    """Implements `cluster.metadata.store.Subscriber`. Lifecycle: `run` in a task, until cancelled."""
+    """Tiered storage of a broker, a `cluster.metadata.store.Subscriber`. Lifecycle: `run` in a task, until cancelled."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class TieredStorage:
         broker_id: int,
         background: trio.Nursery,
     ) -> None:
-        """`peers` is None where the broker is alone."""
+        """`peers` is None for a single broker."""
         self._config = config
         self._storage = storage
         self._store = store
@@ -107,13 +107,13 @@ class TieredStorage:
 
     @property
     def is_ready(self) -> bool:
-        """True once the metadata of remote segments were read, of all that this broker has a replica of."""
+        """True once the metadata of the remote segments of all local replicas were read."""
         return self._is_open and self.metadata.is_ready
 
     # --- the image --------------------------------------------------------------------------------------------
 
     async def prepare(self, delta: Delta) -> None:
-        """Nothing is made beforehand."""
+        """Do nothing: no preparation is needed."""
 
     def publish(self, delta: Delta) -> None:
         """Delete the remote segments of deleted topics, if this broker is responsible."""
@@ -122,9 +122,7 @@ class TieredStorage:
             self.metadata.look()
 
     async def clean_up(self, delta: Delta) -> None:
-        """Follow changed settings and new partitions; after tiered storage is switched off, a log begins at its local
-        start (KIP-950).
-        """
+        """Follow changed settings and new partitions; without tiered storage logs begin at their local start (KIP-950)."""
         self.tasks.follow_settings()
         self.reads.follow_settings()
         self.followers.follow_settings()
@@ -152,7 +150,7 @@ class TieredStorage:
             self._has_work.set()
 
     def _unlearn(self, key: TopicIdPartition) -> None:
-        """Stop relying on the remote segments of a partition, until they are known again."""
+        """Reset the state that depends on a partition's remote segments, until their metadata are read again."""
         replica = self._replicas.find(key.topic, key.partition)
         if replica is not None and key_of(replica) == key:
             replica.log.highest_remote_offset = -1
@@ -170,7 +168,7 @@ class TieredStorage:
         self._delete_switched_off(replica)
 
     def _delete_switched_off(self, replica: Replica) -> None:
-        """Delete the remote segments of a topic without tiered storage, if that is set and it is led here."""
+        """Delete the remote segments of a topic without tiered storage, if that is configured and this broker leads it."""
         if (
             replica.is_leader
             and not replica.log.is_tiered
@@ -220,7 +218,7 @@ class TieredStorage:
                 wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
     async def _tell_unknown(self) -> None:
-        """Name remote segments of unknown topics, once that is certain; they stay unless a record deletes them."""
+        """Log remote segments of unknown topics, when that is certain; they stay unless a record deletes them."""
         while not self.is_ready:
             await trio.sleep(RETRY_SECONDS)
         for key, segments in tuple(self.metadata.partitions.items()):
@@ -233,7 +231,7 @@ class TieredStorage:
             )  # fmt: skip
 
     async def _lead_forever(self, nursery: trio.Nursery) -> None:
-        """Begin the tasks of partitions as soon as they are led here."""
+        """Begin the tasks of partitions as soon as this broker leads them."""
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()
@@ -266,7 +264,7 @@ class TieredStorage:
         self.metadata.retain([*here, *self.deletions])
 
     def seen(self) -> Iterator[TieredPartition]:
-        """Yield the partitions with tiered storage that are led here now."""
+        """Yield the partitions with tiered storage that this broker leads now."""
         for replica in self._replicas:
             if replica.is_leader and replica.log.is_tiered and replica.log.topic_id is not None:
                 partition = self._partition(replica)
@@ -274,7 +272,7 @@ class TieredStorage:
                     yield partition
 
     async def round_of(self, partition: TieredPartition) -> None:
-        """Do the tasks of a partition once, and return when they are done."""
+        """Run the tasks of a partition once, and return when they are finished."""
         async with trio.open_nursery() as nursery:
             self._begin_tasks(nursery, partition)
 
@@ -330,7 +328,7 @@ class TieredStorage:
 
 
 def _is_stored(replica: Replica) -> bool:
-    """Return whether segments of a replica may be in the store, or are to be deleted there."""
+    """Return whether segments of a replica may be in the store, or have to be deleted there."""
     log = replica.log
     is_switched_off = log.config.remote_log_delete_on_disable and log.topic not in LOCAL_TOPICS
     return log.topic_id is not None and (log.is_tiered or is_switched_off)

@@ -1,7 +1,7 @@
 """Remote segments of all partitions, from the records of `__remote_log_metadata` by all brokers.
 
-The rule: a state counts once its record was read here. Before all records of a partition were read its segments are
-unknown, which differs from having none.
+The rule: a state counts once its record was read here. Until all records of a partition are read, its segments are unknown,
+which differs from no segments.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 120.0
-"""For how long a record is written again, and waited for: remote.log.metadata.consume.wait.ms of Kafka."""
+"""Most seconds of attempts to write and read back a record: Kafka's remote.log.metadata.consume.wait.ms."""
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 5.0
 
 
 @dataclass(eq=False, slots=True)
 class _Write:
-    """A record that this broker writes; `refusal` says why it has no effect, once it was read here."""
+    """A record that this broker writes; `refusal` is set if it has no effect when it is read here."""
 
     done: trio.Event = field(default_factory=trio.Event)
     refusal: LineageError | None = None
@@ -61,16 +61,16 @@ class _Write:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A deletion of a partition that is not finished: its last record, and when it was read (monotonic, s)."""
+    """An unfinished deletion of a partition: its last record, and when that was read (monotonic, s)."""
 
     record: PartitionDelete
     read_at: float
 
 
 class RemoteMetadata:
-    """Segments of the partitions that are followed. Lifecycle: `ensure_topic`, then `run` in a task.
+    """Segments of the followed partitions. Lifecycle: `ensure_topic`, then `run` in a task.
 
-    A metadata partition is followed as a whole, with the records of all partitions that are in it.
+    A metadata partition is followed as a whole, with its records of all partitions.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RemoteMetadata:
         environment: Environment,
         broker_id: int,
     ) -> None:
-        """`peers` is None where the broker is alone."""
+        """`peers` is None for a single broker."""
         self._store = store
         self._creation = creation
         self._replicas = replicas
@@ -103,7 +103,7 @@ class RemoteMetadata:
         self.deleting: dict[TopicIdPartition, Mark] = {}
         """Partitions for which all segments are being deleted."""
         self.on_mark: Callable[[], None] = lambda: None
-        """Called when one is added."""
+        """Called when an entry is added to `deleting`."""
         self.on_restart: Callable[[TopicIdPartition], None] = lambda _: None
         """Called for each partition with dropped records, which are read again."""
 
@@ -113,7 +113,7 @@ class RemoteMetadata:
         return self._partitions
 
     def of(self, partition: TopicIdPartition) -> PartitionSegments:
-        """Return the segments of a partition; what there is once it is ready."""
+        """Return the segments of a partition, which are complete once it is ready."""
         segments = self._partitions.get(partition)
         if segments is None:
             segments = self._partitions[partition] = PartitionSegments()
@@ -126,17 +126,17 @@ class RemoteMetadata:
         await self._creation.ensure(METADATA_TOPIC)
 
     async def run(self) -> None:
-        """Follow records until cancelled."""
+        """Read records until cancelled."""
         await self._log.run()
 
     def follow(self, partition: TopicIdPartition) -> None:
-        """Start to follow the records of a partition."""
+        """Start to read the records of a partition."""
         count = self._count
         if count:
             self._log.follow(metadata_partition(partition, count))
 
     def retain(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Follow the records of these partitions, and of metadata partitions that have a replica here; no others."""
+        """Read only records of these partitions, and of metadata partitions with a replica here."""
         count = self._count
         if not count:
             return
@@ -149,12 +149,12 @@ class RemoteMetadata:
             self._log.follow(index)
 
     def look(self) -> None:
-        """Look at the leaders and replicas of the metadata topic again."""
+        """Check the leaders and replicas of the metadata topic again."""
         self._log.look()
 
     @property
     def is_ready(self) -> bool:
-        """True once all records were read, of all that is followed."""
+        """True once all records of all followed partitions were read."""
         return bool(self._count) and self._log.is_all_ready
 
     def is_ready_for(self, partition: TopicIdPartition) -> bool:
@@ -171,7 +171,7 @@ class RemoteMetadata:
             )
 
     async def catch_up(self, partition: TopicIdPartition) -> None:
-        """Wait until all was read that is written now, be it by another broker. Raises RequestError: to be tried again."""
+        """Wait until all records written by now, by any broker, were read. Raises RequestError: the caller tries again."""
         self.follow(partition)
         index = self._index_of(partition)
         await self._log.wait_ready(index)
@@ -193,7 +193,7 @@ class RemoteMetadata:
     # --- records ------------------------------------------------------------------------------------------------
 
     def replayed(self, index: int, offset: int, value: bytes | None) -> None:
-        """Follow a record of a metadata partition."""
+        """Apply a record of a metadata partition."""
         value = bytes(value or b"")
         write = self._writes.pop(value, None)
         try:
@@ -201,7 +201,7 @@ class RemoteMetadata:
         except MetadataRecordError as error:
             log.error("%s-%d: the record at offset %d is left out: %s", METADATA_TOPIC, index, offset, error)
         except LineageError as error:
-            # An answer that was lost has had a record written again; or two brokers took themselves to be the leader.
+            # A lost response had a record written again; or two brokers considered themselves the leader.
             log.info("%s-%d: the record at offset %d has no effect: %s", METADATA_TOPIC, index, offset, error)
             if write is not None:
                 write.refusal = error
@@ -209,7 +209,7 @@ class RemoteMetadata:
             write.done.set()
 
     def restarted(self, index: int) -> None:
-        """Drop the content of all records of a metadata partition."""
+        """Drop the state from all records of a metadata partition."""
         count = self._count
         for key, segments in tuple(self._partitions.items()):
             if count and metadata_partition(key, count) == index:
@@ -232,7 +232,7 @@ class RemoteMetadata:
             self.on_mark()
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """Drop a partition of a deleted topic, if it has no remote segments any more."""
+        """Drop a partition of a deleted topic, unless it still has remote segments."""
         segments = self._partitions.get(partition)
         if segments is None or not len(segments):
             self._partitions.pop(partition, None)
@@ -241,13 +241,13 @@ class RemoteMetadata:
     # --- writing ----------------------------------------------------------------------------------------------
 
     async def add(self, segment: RemoteSegment) -> None:
-        """Note that the copy of a segment begins. Raises RequestError, StorageError."""
+        """Record that the copy of a segment begins. Raises RequestError, StorageError."""
         await self._write(segment)
 
     async def advance(
         self, segment: RemoteSegment, state: SegmentState, custom_metadata: bytes | None = None
     ) -> RemoteSegment:
-        """Note the next state of a segment, and return it; that of a finished copy is on the medium then.
+        """Record the next state of a segment, and return the segment; a finished copy is recorded on the medium.
 
         Raises RequestError, StorageError.
         """
@@ -269,18 +269,18 @@ class RemoteMetadata:
         )
 
     async def mark_deletion(self, partition: TopicIdPartition) -> None:
-        """Note that all segments of a partition are to be deleted. Raises RequestError, StorageError.
+        """Record that all segments of a partition are to be deleted. Raises RequestError, StorageError.
 
-        No record says that they are: after DELETE_PARTITION_FINISHED Kafka's brokers stop to read metadata, of all
-        partitions, with the next record of the same partition. A mark without segments has no effect.
+        No record reports the end: after DELETE_PARTITION_FINISHED Kafka's brokers stop reading metadata, of all partitions,
+        at the next record of the same partition. A mark without segments has no effect.
         """
         now_ms = self._environment.wall_clock_ms()
         await self._write(PartitionDelete(partition, self._broker_id, now_ms, PartitionDeleteState.MARKED))
 
     async def _write(self, record: MetadataRecord, *, is_flushed: bool = False) -> None:
-        """Write a record, again where that fails or its answer is lost, until it was read here.
+        """Write a record, repeatedly if that fails or the response is lost, until it was read here.
 
-        Raises RequestError, also for a record that has no effect after those before it; StorageError.
+        Raises RequestError, also for a record without effect after the earlier records; StorageError.
         """
         index = self._index_of(record.partition)
         self._log.follow(index)
@@ -309,7 +309,7 @@ class RemoteMetadata:
                 await self._log.append(index, batch, is_flushed=is_flushed)
                 return
             except RequestError as error:
-                if error.code not in TRANSIENT:  # the record may be there twice; the second one has no effect
+                if error.code not in TRANSIENT:  # the record may be written twice; the second has no effect
                     raise
                 log.debug("%s-%d: written again after: %s", METADATA_TOPIC, index, error)
             with trio.move_on_after(pause_s):
@@ -318,7 +318,7 @@ class RemoteMetadata:
 
 
 class RefusedRecordError(RequestError):
-    """A record was written and has no effect: the segment has another state meanwhile."""
+    """A record was written without effect: the segment has another state by now."""
 
     def __init__(self, refusal: LineageError) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, str(refusal))

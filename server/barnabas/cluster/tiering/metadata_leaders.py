@@ -39,7 +39,7 @@ class Position(NamedTuple):
 
 
 class MetadataLeaders:
-    """Asks the leaders of the metadata topic's partitions, over the connections between brokers."""
+    """Client of the leaders of the metadata topic's partitions, over the connections between brokers."""
 
     def __init__(self, metadata: MetadataStore, peers: Peers) -> None:
         self._metadata = metadata
@@ -56,7 +56,7 @@ class MetadataLeaders:
     async def fetch(
         self, leader: int, positions: Mapping[int, Position]
     ) -> dict[int, FetchResponse.PartitionData]:
-        """Read partitions at their leader, which waits for records for a while; returns its answers by partition.
+        """Fetch partitions from their leader, which waits for records for a while; returns its responses by partition.
 
         Raises RequestError.
         """
@@ -134,6 +134,6 @@ class MetadataLeaders:
 
 
 def live_leader(image: ClusterImage, index: int) -> int | None:
-    """Return the live broker that leads a partition of the metadata topic, None if there is none."""
+    """Return the live broker that leads a partition of the metadata topic, None without a live leader."""
     info = image.partition(METADATA_TOPIC, index)
     return info.leader if info is not None and info.leader in image.brokers else None

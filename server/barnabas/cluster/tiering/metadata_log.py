@@ -1,8 +1,8 @@
-"""Reader of the partitions of `__remote_log_metadata`, in order, from the beginning on.
+"""Reader of the partitions of `__remote_log_metadata`, each in order from its beginning.
 
-The rule: a record counts once it is committed and was read here, whether this broker or another wrote it. Partitions
-with a replica here are read from the local log, others from their leader. A partition is read again from its beginning
-if its log has another history than was read (an unclean election).
+The rule: a record counts once it is committed and was read here, whether this broker or another wrote it. Partitions with a
+replica here are read from the local log, others from their leader. A partition is read again from its beginning if the
+history of its log has changed (an unclean election).
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ CATCH_UP_SECONDS: Final = 30.0
 
 
 class Follower(Protocol):
-    """The state that records add up to."""
+    """The state that is built from the records."""
 
     def replayed(self, index: int, offset: int, value: bytes | None) -> None:
-        """Follow a record of a partition."""
+        """Apply a record of a partition."""
 
     def restarted(self, index: int) -> None:
-        """Drop all records of a partition: they, or others, will be read again."""
+        """Drop the state from all records of a partition, which is read again."""
 
 
 @dataclass(eq=False, slots=True)
 class _Tail:
-    """A partition that is followed, up to `position`; `epoch` is that of the record before it."""
+    """A followed partition, read up to `position`; `epoch` is that of the record before it."""
 
     index: int
     position: int = 0
     epoch: int = -1
     committed: int = 0
-    """Up to here records are committed, as appends of this broker were acknowledged."""
+    """Offset up to which records are committed, according to acknowledged appends of this broker."""
     is_ready: bool = False
     failed_at: int = -1
     """The last position at which the log could not be read."""
@@ -71,7 +71,7 @@ class _Tail:
 
 
 class MetadataLog:
-    """Follows partitions of the metadata topic. Lifecycle: `run` in a task, until cancelled.
+    """Reader that follows partitions of the metadata topic. Lifecycle: `run` in a task, until cancelled.
 
     Implements `cluster.replicas.ports.Watcher` for the local replicas of these partitions.
     """
@@ -86,7 +86,7 @@ class MetadataLog:
         broker_id: int,
         follower: Follower,
     ) -> None:
-        """`leaders` is None where the broker is alone."""
+        """`leaders` is None for a single broker."""
         self._store = store
         self._replicas = replicas
         self._leaders = leaders
@@ -96,7 +96,7 @@ class MetadataLog:
         self._follower = follower
         self._tails: dict[int, _Tail] = {}
         self._fetching: set[int] = set()
-        """The brokers that are being fetched from."""
+        """Ids of the brokers with a fetch in progress."""
         self._wake = trio.Event()
         self._nursery: trio.Nursery | None = None
 
@@ -111,7 +111,7 @@ class MetadataLog:
             self.look()
 
     def retain(self, indexes: Collection[int]) -> None:
-        """Follow only these partitions; the content of others is dropped."""
+        """Follow only these partitions; the state from others is dropped."""
         for index in [index for index in self._tails if index not in indexes]:
             tail = self._tails.pop(index)
             self._watch(tail, None)
@@ -125,15 +125,15 @@ class MetadataLog:
 
     @property
     def is_all_ready(self) -> bool:
-        """True if that goes for all partitions that are followed."""
+        """True if all followed partitions are ready."""
         return all(tail.is_ready for tail in self._tails.values())
 
     def look(self) -> None:
-        """Look at all partitions again: leaders or replicas may have changed."""
+        """Check all partitions again: leaders or replicas may have changed."""
         self._wake.set()
 
     def partition_advanced(self, replica: Replica) -> None:  # noqa: ARG002
-        """Read on."""
+        """Continue reading."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -170,7 +170,7 @@ class MetadataLog:
                 pause_s = min(2 * pause_s, CATCH_UP_SECONDS)
 
     async def catch_up(self, index: int) -> None:
-        """Wait until all was read that is committed now. Raises RequestError: to be tried again."""
+        """Wait until all records committed by now were read. Raises RequestError: the caller tries again."""
         tail = self._tails.get(index)
         if tail is None:
             raise RequestError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{METADATA_TOPIC}-{index} is not followed")
@@ -188,7 +188,7 @@ class MetadataLog:
             )
 
     async def wait_ready(self, index: int) -> None:
-        """Wait until a partition that is followed is ready. Raises REPLICA_NOT_AVAILABLE."""
+        """Wait until a followed partition is ready. Raises REPLICA_NOT_AVAILABLE."""
         tail = self._tails.get(index)
         with trio.move_on_after(CATCH_UP_SECONDS):
             while tail is not None and not tail.is_ready and self._tails.get(index) is tail:
@@ -207,7 +207,7 @@ class MetadataLog:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def _local(self, tail: _Tail) -> Replica | None:
-        """Return the local replica from which a partition is read, None for its leader."""
+        """Return the local replica from which a partition is read, None if it is read from its leader."""
         replica = self._replicas.find(METADATA_TOPIC, tail.index)
         if replica is None or replica.is_offline:
             return None
@@ -256,7 +256,7 @@ class MetadataLog:
                 replica.subscribers.subscribe(self)
 
     async def _fetch_from(self, leader: int) -> None:
-        """Read from a leader as long as there is something to be read from it."""
+        """Fetch from a leader as long as followed partitions are read from it."""
         assert self._leaders is not None
         try:
             while True:
@@ -287,7 +287,7 @@ class MetadataLog:
             self._fetching.discard(leader)
 
     async def _take(self, tail: _Tail, data: FetchResponse.PartitionData) -> bool:
-        """Follow a leader's answer; returns whether it was one."""
+        """Process a leader's response; returns False after a failure."""
         assert self._leaders is not None
         if self._tails.get(tail.index) is not tail:
             return True
@@ -323,7 +323,7 @@ class MetadataLog:
             )
 
     async def _replay(self, tail: _Tail, data: bytes) -> None:
-        """Follow the records from `position` on. Raises RecordsError."""
+        """Apply the records from `position` on. Raises RecordsError."""
         for at, header in iter_batches(data):
             if header.next_offset <= tail.position:
                 continue
@@ -350,7 +350,7 @@ class MetadataLog:
     async def append(self, index: int, batch: bytearray, *, is_flushed: bool) -> None:
         """Append a batch at the leader, and wait until it is committed. Raises RequestError, StorageError.
 
-        `is_flushed`: also until it is on the medium, where this broker leads the partition.
+        `is_flushed`: also until it is on the medium, if this broker leads the partition.
         """
         if self._leaders is not None and self._leaders.leader_of(index) != self._broker_id:
             end = await self._leaders.append(index, batch) + 1

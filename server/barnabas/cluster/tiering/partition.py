@@ -20,15 +20,15 @@ class TieredPartition:
     Attributes:
         key: the partition, with the topic's id.
         replica: the leader's replica.
-        leader_epoch: when it was last seen to lead.
-        segments: what is stored remotely.
-        led_since_s: when this broker began to lead it, monotonic.
+        leader_epoch: the epoch in which this broker leads.
+        segments: the remote segments.
+        led_since_s: monotonic time since which this broker leads it.
         is_copying: whether a task copies its segments.
         is_expiring: whether a task deletes its segments.
-        is_stopped: no segment is copied any more in this leader epoch.
-        is_seen: whether log start and highest remote offset were looked up.
+        is_stopped: whether copying has stopped for this leader epoch.
+        is_seen: whether log start and highest remote offset are determined.
         lag_bytes: bytes of closed segments that are to be copied.
-        lag_segments: number of these.
+        lag_segments: number of these segments.
 
     """
 
@@ -46,7 +46,7 @@ class TieredPartition:
 
     @property
     def is_led(self) -> bool:
-        """True as long as this broker leads it, in the same epoch, and its topic has tiered storage."""
+        """True as long as this broker leads the partition in the same epoch, and its topic has tiered storage."""
         replica = self.replica
         return replica.is_leader and replica.leader_epoch == self.leader_epoch and replica.log.is_tiered
 

@@ -23,8 +23,8 @@ def producers_at(
 ) -> bytes:
     """Return the bytes of a snapshot of producers at an offset of a segment, or at its end.
 
-    The store has one of each segment's end. For an offset within the segment its batches are replayed, from the end of the
-    segment `before` it on. Raises RemoteStorageError.
+    The store has a snapshot of each segment's end. For an offset within the segment its batches are replayed, from the end
+    of the segment `before` it on. Raises RemoteStorageError.
     """
     if offset > segment.end_offset:
         data = storage.read_index(segment, IndexKind.PRODUCER_SNAPSHOT)

@@ -1,7 +1,7 @@
 """Reading records, aborted transactions and times out of remote segments, in worker threads.
 
-The rule: indexes are kept in memory within a bound, records are not; a position comes from an index and is then searched
-from, as an entry names the last offset of a batch.
+The rule: indexes are kept in memory within a bound, records are not; a search starts at a position of an index, as an entry
+has the last offset of a batch.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ T = TypeVar("T")
 SEARCH_BYTES: Final = 32 << 10
 """Extra bytes read before the requested batch, from the position in the index."""
 INDEX_BYTES_MAX: Final = 32 << 20
-"""Most bytes of indexes in memory, even if `remote.log.index.file.cache.total.size.bytes` allows more on a disk."""
+"""Most bytes of indexes in memory, even if `remote.log.index.file.cache.total.size.bytes` allows more (on disk)."""
 
 
 class RemoteIndexes:
-    """Cache of the most recently used indexes of remote segments. For several threads."""
+    """Cache of the most recently used indexes of remote segments. Thread-safe."""
 
     def __init__(self, storage: RemoteStorage, bytes_max: int) -> None:
         self._storage = storage
@@ -59,7 +59,7 @@ class RemoteIndexes:
         )
 
     def aborted(self, segment: RemoteSegment) -> list[AbortedTransaction]:
-        """Return the aborted transactions with their marker in the segment. Raises RemoteStorageError."""
+        """Return the aborted transactions with a marker in the segment. Raises RemoteStorageError."""
         return self._get(
             segment, IndexKind.TRANSACTION, lambda data: txn_index.decode(data, segment.start_offset)
         )
@@ -125,10 +125,10 @@ class RemoteFile:
 
 
 class RemoteRecords(NamedTuple):
-    """Batches of a remote segment, the last one perhaps cut off.
+    """Batches of a remote segment; the last may be incomplete.
 
-    All their records are before `upper_offset`. The next batch that is not among them begins at `next_offset`, and at
-    `next_position` in the segment, which is -1 where that was not looked for.
+    All their records are before `upper_offset`. The batch after them begins at `next_offset`, and at `next_position` in the
+    segment, which is -1 if it was not determined.
     """
 
     data: bytes
@@ -143,8 +143,8 @@ class RemoteRange:
 
     Attributes:
         segment: the segment.
-        offset: of the first record; the batch that holds it may begin before it.
-        end_offset: records from here on are not of the log.
+        offset: first offset; its batch may begin before it.
+        end_offset: end of the records that belong to the log.
         max_bytes: most bytes.
         min_one_batch: whether the first batch is returned whole if it is larger.
 
@@ -158,9 +158,9 @@ class RemoteRange:
 
 
 def read_records(storage: RemoteStorage, indexes: RemoteIndexes, part: RemoteRange) -> RemoteRecords | None:
-    """Read batches; None where the segment has none that reaches the offset.
+    """Read batches; None if all batches of the segment end before the offset.
 
-    Raises RemoteStorageError, and CorruptRecordsError for bytes that are no batches.
+    Raises RemoteStorageError, and CorruptRecordsError for bytes that are not batches.
     """
     segment, index = part.segment, indexes.offsets(part.segment)
     file = RemoteFile(storage, segment)
@@ -201,10 +201,10 @@ def read_ahead(
     count: int,
     may_continue: Callable[[], bool],
 ) -> list[RemoteRecords]:
-    """Read whole batches for the next `count` fetches of `max_bytes` from a batch on; fewer at the segment's end.
+    """Read whole batches from a position on, for `count` fetches of `max_bytes`; fewer at the segment's end.
 
-    A batch that is larger than `max_bytes` ends the run, as does `may_continue`, which is called before each read but the
-    first. Raises RemoteStorageError, CorruptRecordsError.
+    A batch larger than `max_bytes` ends the run, as does False from `may_continue`, which is called before each further
+    read. Raises RemoteStorageError, CorruptRecordsError.
     """
     index = indexes.offsets(segment)
     pieces: list[RemoteRecords] = []
@@ -224,10 +224,10 @@ def read_ahead(
 
 
 def _placed(segment: RemoteSegment, index: OffsetIndex, position: int, data: bytes) -> RemoteRecords:
-    """Return batches that were read at a position, with the place of the batch after them."""
+    """Return batches that were read at a position, with the position of the batch after them."""
     slot = index.slots_before(position + len(data))
     upper = index.entry(slot)[0] + 1 if slot < len(index) else segment.end_offset + 1
-    # the batch of the last entry may be cut off, the one before it is not
+    # the batch of the last entry may be incomplete, the batch before it is not
     start = max(index.entry(slot - 2)[1] - position, 0) if slot > 1 else 0
     next_offset, end = -1, start
     for at, header in iter_batches(data, start):

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LATE_BYTES_MAX: Final = 16 << 20
-"""Most bytes of records that are kept for requests to come."""
+"""Most bytes of records that are kept for later requests."""
 LATE_SECONDS_MAX: Final = 30.0
 
 
 class RemoteFetch(NamedTuple):
-    """Part of a fetch, of records that are in the store only; `reads_committed` asks for aborted transactions."""
+    """Part of a fetch, of records that are only in the store; `reads_committed` requests aborted transactions."""
 
     replica: Replica
     offset: int
@@ -62,7 +62,7 @@ class RemoteData(NamedTuple):
 
 
 class _Job:
-    """One read; `result` is there once `done` is set."""
+    """A read; `result` is valid once `done` is set."""
 
     __slots__ = ("done", "finished_s", "key", "result", "waiting")
 
@@ -75,7 +75,7 @@ class _Job:
 
 
 class RemoteReads:
-    """Reads out of the store, for Fetch and ListOffsets."""
+    """Reads from the store, for Fetch and ListOffsets."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class RemoteReads:
 
     @property
     def is_throttled(self) -> bool:
-        """True if no more may be read now, as the limit is reached (KIP-956)."""
+        """True if reads are throttled, as the limit is reached (KIP-956)."""
         is_over = self._limit.throttle_ms() > 0
         self._counts.throttled_reads += is_over
         return is_over
@@ -138,9 +138,9 @@ class RemoteReads:
     def fetch_nowait(
         self, fetches: Sequence[RemoteFetch], reserve: Callable[[int], bool]
     ) -> list[RemoteData] | None:
-        """Return records for one request if all of them were read ahead, else None: `fetch` is needed.
+        """Return records for a request if all of them were read ahead, else None: `fetch` is needed.
 
-        `reserve` reserves memory for bytes, or returns False. Nothing is returned while the limit is reached (KIP-956).
+        `reserve` reserves memory for bytes, or returns False. None is also returned while reads are throttled (KIP-956).
         """
         pieces, aborted = [], []
         for fetch in fetches:
@@ -162,7 +162,7 @@ class RemoteReads:
         ]
 
     async def fetch(self, fetches: Sequence[RemoteFetch]) -> list[RemoteData | RequestError | None]:
-        """Read for one request, for at most `remote.fetch.max.wait.ms`; None if the read takes longer."""
+        """Read for a request, for at most `remote.fetch.max.wait.ms`; None if the read takes longer."""
         jobs: list[_Job | RequestError] = []
         for fetch in fetches:
             key = ("fetch", key_of(fetch.replica), *fetch[1:])
@@ -202,7 +202,7 @@ class RemoteReads:
                 )
             except RemoteObjectNotFoundError:
                 if segment_at(segments, partition_log.epochs, offset) is segment:
-                    raise  # its deletion would have been noted before: the store is not all there
+                    raise  # a deletion would have been recorded before: the store has lost the segment
                 continue
             offset = max(end, offset + 1)
             if records is not None:
@@ -218,7 +218,7 @@ class RemoteReads:
         return RemoteData(records.data, aborted)
 
     def _aborted_nowait(self, fetch: RemoteFetch, upper_offset: int) -> list[AbortedTransaction] | None:
-        """Return the aborted transactions of records that were read, None where a store has to be asked for them."""
+        """Return the aborted transactions of records that were read, None if a read from the store is needed."""
         if not fetch.reads_committed or self._metadata.of(key_of(fetch.replica)).with_transactions():
             return None
         return self._local_aborted(fetch, upper_offset)
@@ -229,7 +229,7 @@ class RemoteReads:
         segments = self._metadata.of(key_of(replica))
         aborted: dict[AbortedTransaction, None] = {}
         listed: list[RemoteSegment] | None = None
-        while listed is not segments.with_transactions():  # what was local may be remote by then
+        while listed is not segments.with_transactions():  # local segments may be remote by then
             listed = segments.with_transactions()
             for segment in listed:
                 await self._budget.checkpoint()
@@ -260,7 +260,7 @@ class RemoteReads:
     async def offset_for_time(
         self, replica: Replica, timestamp_ms: int, timeout_s: float
     ) -> TimestampOffset | None:
-        """Find the first record that is stored remotely only and has at least a timestamp; None if there is none.
+        """Return the first record that is only in the store and has at least a timestamp; None if there is no such record.
 
         Raises REQUEST_TIMED_OUT.
         """
@@ -311,7 +311,7 @@ class RemoteReads:
                     except RemoteObjectNotFoundError:
                         if segments.get(segment.segment_id) is segment:
                             raise
-                        continue  # it has been deleted meanwhile
+                        continue  # the segment has been deleted meanwhile
                     if record is not None:
                         return (record,)
         return (None,)
@@ -319,7 +319,7 @@ class RemoteReads:
     # --- jobs -------------------------------------------------------------------------------------------------
 
     def _begin(self, key: object, work: Callable[[], Awaitable[object]], topic: str) -> _Job | RequestError:
-        """Return the job that does this, be it new, running or done."""
+        """Return the job for a read, whether new, running or done."""
         self._forget_late()
         job = self._late.pop(key, None)
         if job is not None:

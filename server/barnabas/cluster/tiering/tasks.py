@@ -1,6 +1,6 @@
-"""Tasks of a leader: it copies segments that are closed, and deletes those that are expired.
+"""Tasks of a leader, which copies closed segments, and deletes expired segments.
 
-The rule: local records go only after the metadata says that their copy is finished, remote ones only after the log start
+The rule: local records are deleted only after their copy is recorded as finished, remote records only after the log start
 has passed them. Files are read and written in threads; decisions are made in the event loop.
 """
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 THROTTLED_SECONDS_MAX: Final = 1.0
-"""Longest wait before a copy looks at its limit again, which may have changed."""
+"""Longest wait until a copy checks its limit again, which may have changed."""
 FORMER_LEADER_SECONDS: Final = 60.0
 """Time for which a new leader neither deletes nor repeats unfinished copies of a former leader that is alive."""
 SIZE_MAX: Final = (1 << 31) - 1
 
 
 class SegmentTasks:
-    """Copies, deletes and expires segments."""
+    """Tasks that copy, delete and expire segments."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class SegmentTasks:
     # --- copying ----------------------------------------------------------------------------------------------
 
     async def look(self, partition: TieredPartition) -> None:
-        """Learn, for a new leader, where the log begins and up to where it is stored.
+        """Determine, for a new leader, the log start and the highest remote offset.
 
-        All that former leaders have written counts. Raises RequestError, StorageError.
+        All records of former leaders count. Raises RequestError, StorageError.
         """
         if partition.is_seen:
             self._metadata.check_ready(partition.key)
@@ -104,7 +104,7 @@ class SegmentTasks:
     async def copy(self, partition: TieredPartition) -> None:
         """Copy the closed segments that are not stored yet, until one fails.
 
-        Raises RequestError and StorageError where the metadata cannot be written, RemoteStorageError for a failed copy.
+        Raises RequestError and StorageError if the metadata cannot be written, RemoteStorageError for a failed copy.
         """
         await self.look(partition)
         partition_log = partition.replica.log
@@ -117,7 +117,7 @@ class SegmentTasks:
                     or partition_log.config.remote_log_copy_disable
                 ):
                     return
-                # A former leader may have finished copies since this leader has looked.
+                # A former leader may have finished copies since the last check.
                 stored = highest_offset(partition.segments, partition_log)
                 partition_log.highest_remote_offset = max(partition_log.highest_remote_offset, stored)
                 if segment not in partition_log.segments or stored >= next_offset - 1:
@@ -137,7 +137,7 @@ class SegmentTasks:
 
     async def _copy_segment(self, partition: TieredPartition, segment: Segment, next_offset: int) -> None:
         counts, partition_log = self._counts.of(partition.key.topic), partition.replica.log
-        segment.seal()  # nothing is written where the index files are whole
+        segment.seal()  # it writes only if index files are incomplete
         if next_offset not in partition_log.store.snapshots.offsets:
             await self._make_snapshot(partition_log, next_offset)
         files = files_of(partition_log, segment, next_offset)
@@ -172,7 +172,7 @@ class SegmentTasks:
             self.in_use.discard(remote.segment_id)
 
     async def _make_snapshot(self, partition_log: PartitionLog, offset: int) -> None:
-        """Make the snapshot of producers that a damaged one has left missing. Raises OSError, RecordsError."""
+        """Write a missing snapshot of producers, in place of a damaged one. Raises OSError, RecordsError."""
         log.warning(
             "%s has no snapshot of producers at offset %d: it is made again", partition_log.name, offset
         )
@@ -181,7 +181,7 @@ class SegmentTasks:
         partition_log.store.snapshots.save(producers)
 
     async def _finish(self, partition: TieredPartition, remote: RemoteSegment, custom: bytes | None) -> None:
-        """Note that a segment is stored, unless it is no longer to be."""
+        """Record that a segment is stored, or delete it if it is not to be stored any longer."""
         counts, partition_log = self._counts.of(partition.key.topic), partition.replica.log
         custom_max = self._config.get(settings.REMOTE_LOG_METADATA_CUSTOM_METADATA_MAX_BYTES)
         if custom is not None and len(custom) > custom_max:
@@ -200,7 +200,7 @@ class SegmentTasks:
         try:
             await self._metadata.advance(remote, SegmentState.COPY_FINISHED, custom)
         except RefusedRecordError:
-            # Another leader has deleted it meanwhile, perhaps before all of it was there.
+            # Another leader has deleted the segment meanwhile, perhaps before the copy was complete.
             await self._environment.threads.run(partial(self._storage.delete, remote), limiter=self._deleters)
             raise
         counts.copied_bytes += remote.size
@@ -210,10 +210,10 @@ class SegmentTasks:
     # --- deleting ---------------------------------------------------------------------------------------------
 
     async def delete(self, segment: RemoteSegment) -> bool:
-        """Delete a segment in the store; returns whether it is deleted. Raises RequestError, StorageError."""
+        """Delete a segment from the store; returns whether it is deleted. Raises RequestError, StorageError."""
         counts = self._counts.of(segment.partition.topic)
         current = self._metadata.of(segment.partition).get(segment.segment_id)
-        if current is None:  # it has gone since it was chosen
+        if current is None:  # it was deleted since it was chosen
             return True
         segment = current
         try:
@@ -279,7 +279,7 @@ class SegmentTasks:
             await self.delete_unused(segment)
 
     def _of_former_leader(self, partition: TieredPartition) -> list[RemoteSegment]:
-        """Return the copies that a former leader may still finish: it is alive, and otherwise removes them itself."""
+        """Return the copies of a live former leader, which may still finish them, or removes them itself."""
         if self._environment.monotonic() - partition.led_since_s > FORMER_LEADER_SECONDS:
             return []
         live = self._live_brokers()
@@ -295,8 +295,7 @@ class SegmentTasks:
 def candidates(partition_log: PartitionLog, now_ms: int) -> Iterator[tuple[Segment, int]]:
     """Yield the closed segments to copy, each with the offset after it, oldest first.
 
-    None of them reaches beyond the last stable offset, or the flushed offset, so that a power cut loses no stored
-    record.
+    All end before the last stable offset and the flushed offset, so that a power cut loses no stored record.
     """
     config = partition_log.config
     lag_ms, lag_bytes = config.copy_lag_ms, config.copy_lag_bytes
@@ -322,7 +321,7 @@ def note_lag(partition: TieredPartition, now_ms: int) -> None:
 
 
 def files_of(partition_log: PartitionLog, segment: Segment, next_offset: int) -> SegmentFiles:
-    """Return the files of a closed segment; there is a snapshot of producers at its end. Raises OSError."""
+    """Return the files of a closed segment, with the snapshot of producers at its end. Raises OSError."""
     epochs = [(epoch, start) for epoch, start in partition_log.epochs.entries if start < next_offset]
     snapshots = partition_log.store.snapshots
     has_aborted = segment.has_txn_index and bool(segment.aborted)
