@@ -107,7 +107,7 @@ async def test_reader_has_two_runs_at_most(nursery):
         assert readers.ahead.size <= 2 * RUN_BYTES
 
 
-async def test_readers_without_room_are_not_read_ahead_for(nursery):
+async def test_readers_without_room_are_not_read_ahead_for(nursery, autojump_clock):
     readers = Readers(nursery)
     hits = [(await readers.fetch(number, 3))[-1] for number in range(9)]
     assert (hits[0], hits[-1]) == (True, False)
