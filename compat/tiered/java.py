@@ -12,7 +12,7 @@ from zipfile import ZipFile
 from barnabas.tiered.segment import RemoteSegment, SegmentUpdate
 from barnabas.tiered.storage import IndexKind, RemoteObjectNotFoundError, RemoteStorageError, SegmentFiles
 from barnabas.wire.ids import uuid_text
-from compat.kafka.releases import ROOT, maven, release
+from compat.kafka.releases import ROOT, fetched_jars, release
 from compat.kit.java import built
 
 MOVED = "org/apache/kafka/common/utils/LogContext"
@@ -32,9 +32,9 @@ def local_jars(version: str = "4") -> str:
     """The class path of Kafka's store for tests, for brokers of 3.9, or of 4.3 and 4.4. Raises KafkaError."""
     if version.startswith("3"):
         name = release(version).version
-        jars = ROOT / ".tools" / f"tiered-store-{name}"
-        if not jars.exists():
-            maven(SOURCE / "pom.xml", jars, f"-Dkafka.version={name}")
+        jars = fetched_jars(
+            SOURCE / "pom.xml", ROOT / ".tools" / f"tiered-store-{name}", f"-Dkafka.version={name}"
+        )
         return ":".join(str(path) for path in sorted(jars.glob("*-test.jar")))
     jars = Path(built(SOURCE, "tiered-oracle").rpartition(":")[2].removesuffix("/*"))
     moved = jars.with_name("moved")
