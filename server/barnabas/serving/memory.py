@@ -396,13 +396,11 @@ class Reservation:
 
     async def add(self, size: int) -> None:
         """Reserve `size` bytes."""
-        if self.size:
-            self._pool.charge(size)
-        else:
+        if not self.add_nowait(size):
             pool = self._memory.for_response(size)
             await pool.acquire(size)
             self._pool = pool
-        self.size += size
+            self.size += size
 
     def add_nowait(self, size: int) -> bool:
         """Reserve `size` bytes if that takes no waiting; return whether they are reserved."""
