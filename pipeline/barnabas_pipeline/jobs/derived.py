@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document, Json
     from barnabas_pipeline.simulate.model import Truth
 
-NEW_ROWS = (
-    "load",
-    "restart",
-    "redrive",
-)  # kinds of commits that add rows; other kinds rewrite existing rows
+NEW_ROWS = ("load", "restart", "redrive")
+"""Kinds of commits that add rows; other kinds rewrite existing rows."""
 GROUP = "barnabas_pipeline.jobs"
 """Entry point group of jobs of other packages."""
 

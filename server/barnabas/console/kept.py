@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 FRESH_SECONDS = 1.0
 MOMENT_SECONDS = 0.05
-"""A look waits so long for a newer value before it shows the older one."""
+"""Time that `get` waits for a newer value before it returns the older one."""
 STALE_SECONDS = 60.0
-"""One that is older is not shown while it is read again."""
+"""Age above which a value is not returned while it is read again, with twice the time for which it is fresh."""
 REST_FACTOR = 20
-"""Age at which it is read again, as a multiple of the time that this takes: of 10,000 topics some seconds."""
+"""Age at which a value is read again, as a multiple of the time that reading takes: for 10,000 topics some seconds."""
 
 
 class Kept(Generic[T]):
-    """A value, and when it was read."""
+    """A cached value, and the time at which it was read."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], nursery: trio.Nursery) -> None:
         """`read` may raise ClientError."""
@@ -38,7 +38,7 @@ class Kept(Generic[T]):
         self._times_forgotten = 0
         self._lock = trio.Lock()
         self._refreshed: trio.Event | None = None
-        """Set once the refresh that is going on has ended; None where none is."""
+        """Set once the refresh in progress has ended; None without a refresh."""
         self._has_failed = False
 
     async def get(self) -> T:
@@ -60,7 +60,7 @@ class Kept(Generic[T]):
         self._value, self._read_at, self._has_failed = value, trio.current_time(), False
 
     def forget(self) -> None:
-        """Have it read again before it is next shown."""
+        """Discard the value; the next `get` reads it again."""
         self._value = None
         self._times_forgotten += 1
 
@@ -80,7 +80,7 @@ class Kept(Generic[T]):
     async def _refresh(self, ended: trio.Event) -> None:
         try:
             async with self._lock:
-                with suppress(ClientError):  # the next look reads it again and is told
+                with suppress(ClientError):  # the next `get` reads again, and raises
                     await self._read()
         finally:
             self._refreshed = None
@@ -94,7 +94,7 @@ class Kept(Generic[T]):
             self._has_failed = True
             raise
         self._has_failed = False
-        if times_forgotten == self._times_forgotten:  # otherwise it may be of before a change
+        if times_forgotten == self._times_forgotten:  # otherwise the value may precede a change
             self._value = value
         self._read_at = began
         self._fresh_s = max(FRESH_SECONDS, REST_FACTOR * (trio.current_time() - began))
