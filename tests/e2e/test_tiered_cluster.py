@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from tests.support.tiered_ledger import Writer, read_keys
 
@@ -89,18 +89,23 @@ class Cluster:
         topic = NewTopic(TOPIC, 1, replica_assignment=[replicas], config=config)
         self.admin.create_topics([topic])[TOPIC].result(WAIT_SECONDS_MAX)
 
+    def topics(self, topic: str | None = None) -> Mapping[str, TopicMetadata]:
+        """Return a topic or all, by a new client: a connected one may wait for a broker that has just died."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        return admin.list_topics(topic, timeout=WAIT_SECONDS_MAX).topics
+
     def isr(self) -> set[int]:
-        partitions = self.admin.list_topics(TOPIC, timeout=WAIT_SECONDS_MAX).topics[TOPIC].partitions
+        partitions = self.topics(TOPIC)[TOPIC].partitions
         return set(partitions[0].isrs) if partitions else set()
 
     def is_in_sync(self) -> bool:
         """Say whether all replicas of all topics are in sync, those of internal ones too."""
-        topics = self.admin.list_topics(timeout=WAIT_SECONDS_MAX).topics.values()
+        topics = self.topics().values()
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
         return all(set(partition.isrs) == set(partition.replicas) for partition in partitions)
 
     def leader(self) -> int:
-        partitions = self.admin.list_topics(TOPIC, timeout=WAIT_SECONDS_MAX).topics[TOPIC].partitions
+        partitions = self.topics(TOPIC)[TOPIC].partitions
         return partitions[0].leader if partitions else -1
 
     def local_start(self, broker: int) -> int:
