@@ -101,7 +101,7 @@ class Root:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[Root]:
-    """Yield a copy of a Debian whose changes are kept in memory. Needs a namespace of mounts."""
+    """Yield a copy of a Debian with its changes in memory. Needs a namespace of mounts."""
     work = Path(tempfile.mkdtemp(prefix="barnabas-root-"))
     try:
         _mount("-t", "tmpfs", "tmpfs", work)
