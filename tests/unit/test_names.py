@@ -27,6 +27,11 @@ OF_LIBRARIES = frozenset({"KafkaError"})
 RULES = ("vague", "vague loops", "nobody", "long tests")
 COSTS = ("private", "patched", "thousand lines")
 """Ties of tests to the code below them, and their weight: counted in tests alone."""
+BINDING = {
+    ast.For, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.arg,
+}  # fmt: skip
+"""Kinds of nodes that bind names; most nodes are of none of them."""
 LINES_MAX = 2
 """Variables of a comprehension of fewer lines are not counted among the vague names, but among those of loops."""
 TEST_CHARACTERS_MAX = 60
@@ -100,10 +105,13 @@ def counts_of(source: str) -> Counter[str]:
     counts["lines"] = source.count("\n")
     counts["patched"] = sum(PATCHED.search(line) is not None for line in source.splitlines())
     for node in ast.walk(tree):
-        counts["private"] += is_private(node)
-        counts["vague"] += sum(name in VAGUE for name in bound_names(node))
-        counts["vague loops"] += sum(name in VAGUE for name in loop_names(node))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+        kind = type(node)
+        if kind is ast.Attribute:
+            counts["private"] += is_private(node)
+        elif kind in BINDING:
+            counts["vague"] += sum(name in VAGUE for name in bound_names(node))
+            counts["vague loops"] += sum(name in VAGUE for name in loop_names(node))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             counts["long tests"] += len(node.name) > TEST_CHARACTERS_MAX
     counts["nobody"] += sum(NOBODY.search(text) is not None for _, text in docstrings(tree))
     return counts
