@@ -187,7 +187,7 @@ def test_a_directory_stays_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_workers_with_ephemeral_keep_everything_in_memory() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--ephemeral", "--workers", "3"],
+        [sys.executable, "-m", "barnabas", "serve", "--listen=127.0.0.1:0", "--ephemeral", "--workers=3"],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": import_path()},
