@@ -50,7 +50,7 @@ def package_of(path: Path) -> str:
 def bound_names(node: ast.AST) -> Iterator[str]:
     """The names that a statement or a comprehension of more than two lines binds."""
     match node:
-        case ast.For() | ast.AsyncFor():
+        case ast.For() | ast.AsyncFor() | ast.AnnAssign() | ast.NamedExpr():
             yield from _targets(node.target)
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             if (node.end_lineno or 0) - node.lineno >= LINES_MAX:
@@ -59,8 +59,6 @@ def bound_names(node: ast.AST) -> Iterator[str]:
         case ast.Assign():
             for target in node.targets:
                 yield from _targets(target)
-        case ast.AnnAssign() | ast.NamedExpr():
-            yield from _targets(node.target)
         case ast.arg():
             yield node.arg
 
@@ -105,10 +103,9 @@ def counts_of(source: str) -> Counter[str]:
     counts["lines"] = source.count("\n")
     counts["patched"] = sum(PATCHED.search(line) is not None for line in source.splitlines())
     for node in ast.walk(tree):
-        kind = type(node)
-        if kind is ast.Attribute:
+        if type(node) is ast.Attribute:
             counts["private"] += is_private(node)
-        elif kind in BINDING:
+        elif type(node) in BINDING:
             counts["vague"] += sum(name in VAGUE for name in bound_names(node))
             counts["vague loops"] += sum(name in VAGUE for name in loop_names(node))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
