@@ -142,7 +142,7 @@ def test_pipelining_producer_survives_unmatched_responses(broker: Hosted, topic:
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1,
-            "retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "request.timeout.ms": 2000, "socket.timeout.ms": 2000,
+            "retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "request.timeout.ms": 1000, "socket.timeout.ms": 1000,
         }
     )  # fmt: skip
     values = [b"%d" % number for number in range(20)]
@@ -164,7 +164,7 @@ def test_pipelining_producer_survives_unmatched_responses(broker: Hosted, topic:
 def test_a_producer_of_kafka_python_gets_over_it(broker: Hosted, topic: str, how: str) -> None:
     name = broker.fault(f"Produce topic={topic} nth=2,5 -> {how}")
     producer = KafkaProducer(
-        bootstrap_servers=broker.bootstrap, linger_ms=0, request_timeout_ms=3000, retry_backoff_ms=20,
+        bootstrap_servers=broker.bootstrap, linger_ms=0, request_timeout_ms=1000, retry_backoff_ms=20,
         reconnect_backoff_ms=20,
     )  # fmt: skip
     values = [b"%d" % number for number in range(6)]
@@ -181,13 +181,13 @@ def test_a_producer_of_kafka_python_gets_over_it(broker: Hosted, topic: str, how
 def test_consumers_survive_malformed_fetch_responses(broker: Hosted, topic: str, how: str) -> None:
     produced(broker, topic, VALUES)
     name = broker.fault(f"Fetch topic={topic} times=2 -> {how}")
-    consumer = consumer_of(broker, topic, **{"socket.timeout.ms": 2000})
+    consumer = consumer_of(broker, topic, **{"socket.timeout.ms": 1100})
     assert consumed(consumer, len(VALUES))[0] == VALUES
     consumer.close()
     until(lambda: broker.hits(name) > 0)
     again = broker.fault(f"Fetch topic={topic} times=2 -> {how}")
     other = KafkaConsumer(
-        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", request_timeout_ms=3000,
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", request_timeout_ms=1000,
         consumer_timeout_ms=int(PATIENCE_S * 1000), group_id=None,
     )  # fmt: skip
     other.assign([Partition(topic, 0)])
@@ -288,7 +288,7 @@ def test_kafka_python_says_that_a_batch_is_damaged(broker: Hosted, topic: str, h
     name = broker.fault(f"Fetch topic={topic} -> corrupt={how}")
     consumer = KafkaConsumer(
         topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", check_crcs=True,
-        consumer_timeout_ms=3000,
+        consumer_timeout_ms=int(PATIENCE_S * 1000),
     )  # fmt: skip
     with pytest.raises(Exception, match=r"(?i)crc|corrupt"):
         next(consumer)

@@ -114,6 +114,7 @@ def test_workers_share_partitions_and_restart_when_killed(tmp_path: Path, keeper
             assert re.search(f"worker {number} has ended .killed by SIGKILL.", running.until("has ended"))
             running.until(f"worker {number} is ready again")
             sent |= produce(running.bootstrap, [f"after {number} {n}" for n in range(COUNT)])
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})  # one that has met no killed worker
         admin.create_topics([NewTopic("later", 2, 1)])["later"].result(WAIT_S)
         assert len(sent) == 3 * COUNT
     assert (tmp_path / "cluster.properties").exists() is (keeper == "quorum")
@@ -186,17 +187,7 @@ def test_a_directory_stays_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_workers_with_ephemeral_keep_everything_in_memory() -> None:
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "barnabas",
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--ephemeral",
-            "--workers",
-            "3",
-        ],
+        [sys.executable, "-m", "barnabas", "serve", "--listen=127.0.0.1:0", "--ephemeral", "--workers=3"],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": import_path()},

@@ -221,7 +221,7 @@ KEPT_SEEDS = {
 }
 """A history that finds each of them, put back. If none from there on does any more, `seeds_until_found` finds another."""
 FIRST_SEEDS = {
-    "acknowledged before it is written": 2,
+    "acknowledged before it is written": 15,
     "acknowledged before it is synced": 226,
     "producers forgotten at a start": 24,
     "markers of commits lost": 146,

@@ -27,9 +27,11 @@ def modules(part: str) -> Iterator[Path]:
 
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The line and the text of each docstring of modules, classes, functions and attributes."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for part in body if isinstance(body, list) else ():
+    nodes = [tree]
+    for node in nodes:  # statements only: expressions are most of a tree, and have none
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            nodes += getattr(node, block, ())
+        for part in getattr(node, "body", ()):
             match part:
                 case ast.Expr(ast.Constant(str(text))):
                     yield part.lineno, text

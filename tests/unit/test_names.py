@@ -27,6 +27,11 @@ OF_LIBRARIES = frozenset({"KafkaError"})
 RULES = ("vague", "vague loops", "nobody", "long tests")
 COSTS = ("private", "patched", "thousand lines")
 """Ties of tests to the code below them, and their weight: counted in tests alone."""
+BINDING = {
+    ast.For, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.arg,
+}  # fmt: skip
+"""Kinds of nodes that bind names; most nodes are of none of them."""
 LINES_MAX = 2
 """Variables of a comprehension of fewer lines are not counted among the vague names, but among those of loops."""
 TEST_CHARACTERS_MAX = 60
@@ -45,7 +50,7 @@ def package_of(path: Path) -> str:
 def bound_names(node: ast.AST) -> Iterator[str]:
     """The names that a statement or a comprehension of more than two lines binds."""
     match node:
-        case ast.For() | ast.AsyncFor():
+        case ast.For() | ast.AsyncFor() | ast.AnnAssign() | ast.NamedExpr():
             yield from _targets(node.target)
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             if (node.end_lineno or 0) - node.lineno >= LINES_MAX:
@@ -54,8 +59,6 @@ def bound_names(node: ast.AST) -> Iterator[str]:
         case ast.Assign():
             for target in node.targets:
                 yield from _targets(target)
-        case ast.AnnAssign() | ast.NamedExpr():
-            yield from _targets(node.target)
         case ast.arg():
             yield node.arg
 
@@ -100,10 +103,12 @@ def counts_of(source: str) -> Counter[str]:
     counts["lines"] = source.count("\n")
     counts["patched"] = sum(PATCHED.search(line) is not None for line in source.splitlines())
     for node in ast.walk(tree):
-        counts["private"] += is_private(node)
-        counts["vague"] += sum(name in VAGUE for name in bound_names(node))
-        counts["vague loops"] += sum(name in VAGUE for name in loop_names(node))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+        if type(node) is ast.Attribute:
+            counts["private"] += is_private(node)
+        elif type(node) in BINDING:
+            counts["vague"] += sum(name in VAGUE for name in bound_names(node))
+            counts["vague loops"] += sum(name in VAGUE for name in loop_names(node))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             counts["long tests"] += len(node.name) > TEST_CHARACTERS_MAX
     counts["nobody"] += sum(NOBODY.search(text) is not None for _, text in docstrings(tree))
     return counts
