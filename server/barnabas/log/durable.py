@@ -39,7 +39,8 @@ class DurableLog(ReadableLog):
         self.recovery_point = parts.loaded.recovery_point
         self.last_flush_ms = parts.now_ms
         self.appended_messages = 0  # in this life
-        self._flushed_messages = 0  # those of them that are known to last
+        # Those of them that are synced; negative while records of an earlier life, above the recovery point, are not.
+        self._flushed_messages = self.recovery_point - self.log_end_offset
         self.is_closed = False  # for good: closed, deleted, or its disk has failed
         self.is_dir_synced = False  # whether the directory's own name is known to last
         # Whether a clean end must sync even if nothing was appended.
@@ -63,7 +64,7 @@ class DurableLog(ReadableLog):
 
     @property
     def unflushed_messages(self) -> int:
-        """Number of records appended since the last finished flush of the whole log began."""
+        """Number of records that no finished flush of the whole log covers, those recovered after a crash included."""
         return self.appended_messages - self._flushed_messages
 
     @property

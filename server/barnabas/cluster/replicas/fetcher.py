@@ -220,8 +220,12 @@ class Fetcher:
     # --- beginning ------------------------------------------------------------------------------------------
 
     async def _begin(self, way: Way, version: int) -> None:
-        """Prepare added partitions: a log without leader epochs is truncated to its high watermark."""
-        for followed in self._in_stage(Stage.NEW, way):
+        """Prepare added partitions: a log without leader epochs is truncated to its high watermark.
+
+        The first fetch acknowledges all records of a log: they are synced as `flush.messages` requires.
+        """
+        added = self._in_stage(Stage.NEW, way)
+        for followed in added:
             if not self._is_here(followed):
                 continue
             try:
@@ -233,6 +237,7 @@ class Fetcher:
                 must_ask = knows and version < DIVERGING_EPOCH_SINCE
                 followed.stage = Stage.TRUNCATING if must_ask else Stage.FETCHING
             await self._parts.budget.checkpoint()
+        await self._sync(added)
 
     def _in_stage(self, stage: Stage, way: Way) -> list[Followed]:
         """Return the partitions of a way that are in a stage and need not wait."""
@@ -304,7 +309,7 @@ class Fetcher:
 
     @staticmethod
     async def _sync(fetched: list[Followed]) -> None:
-        """Wait until appended records are synced as `flush.messages` requires: the next request acknowledges them."""
+        """Wait until records are synced as `flush.messages` requires: the next request acknowledges them."""
         unsynced = [followed.replica for followed in fetched if followed.replica.log.wants_flush]
         if unsynced:
             async with trio.open_nursery() as nursery:

@@ -99,7 +99,11 @@ class Replica:
             high_watermark=log.high_watermark,
             now_ms=self._context.clock_ms(),
         )
-        self._own_end_offset = log.log_end_offset
+        if log.wants_flush:  # records that survived a crash, or were replicated just before
+            self._own_end_offset = log.recovery_point
+            self._context.request_flush(self)
+        else:
+            self._own_end_offset = log.log_end_offset
         self._set_role(Role.LEADER, info)
         self.closed = False
         self.subscribers.changed()

@@ -182,6 +182,17 @@ async def test_a_follower_waits_for_its_flush_until_it_is_none() -> None:
     assert plain.flushes == []
 
 
+async def test_leader_commits_unsynced_records_of_a_follower_after_their_flush() -> None:
+    node = await leader(FOLLOWED, flush_messages=1)
+    replica = node.replica
+    replica.log.append_as_follower(batch(b"x", leader_epoch=6), now_ms=NOW_MS)
+    replica.lead(LED._replace(replicas=(1,), isr=(1,), leader_epoch=7))
+    assert (node.flushes, replica.log.high_watermark) == ([replica], 0)
+    replica.log.flush(NOW_MS)
+    replica.flushed()
+    assert replica.log.high_watermark == 1
+
+
 async def test_follower_does_not_wait_for_what_is_synced_already() -> None:
     node = await leader(FOLLOWED, flush_messages=1)
     log = node.replica.log

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from barnabas.client import ClientError
-from barnabas.cluster.metadata.changes import TopicCreated
-from barnabas.cluster.metadata.image import NO_TOPIC_ID
+from barnabas.cluster.metadata.changes import ConfigChanged, TopicCreated
+from barnabas.cluster.metadata.image import NO_TOPIC_ID, TOPIC
 from barnabas.cluster.replication.roles import Role
 from barnabas.errors import StorageError
 from barnabas.testing.simulation.world import World
@@ -260,6 +260,26 @@ async def test_follower_syncs_before_it_acknowledges_if_configured(world: World)
             cluster.metadata.elect("t", 0, 2, isr=(1, 2))
             await cluster.until_equal()
             assert await consume(client) == [b"%d" % n for n in range(10)]
+
+
+@run_with(in_world)
+async def test_records_of_killed_brokers_are_synced_before_they_are_committed(world: World) -> None:
+    """What a kill has left unsynced is acknowledged by a retry, a fetch and a read, so it must last from then on."""
+    async with replicating(world) as cluster:
+        await cluster.start(1, 2)
+        cluster.metadata.create("t", (1, 2))
+        async with cluster.client() as client:
+            for n in range(10):
+                await produce(client, b"%d" % n)
+            for power, leader in ((None, 2), (Random(3), 1)):
+                for broker_id in (1, 2):
+                    cluster.kill(broker_id, power=power)
+                    cluster.metadata.unregister(broker_id)
+                cluster.metadata.change(ConfigChanged(TOPIC, "t", (("flush.messages", "1"),)))
+                cluster.metadata.elect("t", 0, leader, isr=(1, 2))
+                await cluster.start(1, 2)
+                await cluster.until_equal()
+                assert await consume(client) == [b"%d" % n for n in range(10)]
 
 
 @run_with(in_world)
