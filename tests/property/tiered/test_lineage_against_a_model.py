@@ -54,6 +54,14 @@ def test_lineage_answers_as_the_model(run) -> None:
         segment = segments.apply(history.next())
         history.applied(segment)
         model.apply(segment)
+        assert segments.with_transactions() == sorted(
+            (
+                each
+                for each in model.segments.values()
+                if each.state is FINISHED and not each.is_transaction_index_empty
+            ),
+            key=lambda each: each.start_offset,
+        )
     everything = list(model.segments.values())
     assert sorted(everything, key=repr) == sorted(segments.segments(), key=repr)
     assert segments.size() == sum(segment.size for segment in everything if segment.state is FINISHED)
@@ -64,4 +72,12 @@ def test_lineage_answers_as_the_model(run) -> None:
         listed = {segment.segment_id for segment in everything if epoch in dict(segment.leader_epochs)}
         assert {segment.segment_id for segment in segments.segments(epoch)} == listed
         for offset in range(history.offset + 2):
-            assert segments.segment_for(epoch, offset) == model.segment_for(epoch, offset), (epoch, offset)
+            segment = model.segment_for(epoch, offset)
+            assert segments.segment_for(epoch, offset) == segment, (epoch, offset)
+            while segment is not None and segment.is_transaction_index_empty:
+                segment = model.segment_for(epoch, segment.end_offset + 1)
+            assert segments.next_with_transactions(epoch, offset) == segment
+    segments.clear()
+    assert [segments.highest_offset(epoch) for epoch in range(history.epoch + 1)] == [None] * (
+        history.epoch + 1
+    )

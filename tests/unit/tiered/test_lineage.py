@@ -33,49 +33,6 @@ def test_segment_is_read_once_its_copy_is_finished(segments) -> None:
     assert segments.unreferenced() == []
 
 
-def test_segment_of_several_epochs_is_clipped_to_each(segments) -> None:
-    segment = copied(segments, 0, 29, ((1, 0), (3, 10), (4, 20)))
-    held = {
-        (epoch, offset) for epoch in range(6) for offset in range(40) if segments.segment_for(epoch, offset)
-    }
-    assert held == {
-        *((1, offset) for offset in range(10)),
-        *((3, offset) for offset in range(10, 20)),
-        *((4, offset) for offset in range(20, 30)),
-    }
-    assert [segments.highest_offset(epoch) for epoch in range(5)] == [None, 9, None, 19, 29]
-    assert segments.segments(3) == [segment]
-
-
-def test_deleted_segment_is_gone_and_highest_offset_stays(segments) -> None:
-    segment = copied(segments, 0, 9)
-    deleting = segments.apply(update(segment, DELETING))
-    assert segments.segment_for(0, 5) is None
-    assert segments.segments(0) == segments.unreferenced() == [deleting]
-    segments.apply(update(segment, DELETED))
-    assert segments.segments(0) == segments.segments() == []
-    assert segments.get(segment.segment_id) is None
-    assert segments.highest_offset(0) == 9
-
-
-def test_copy_that_reaches_further_replaces_the_earlier(segments) -> None:
-    first = copied(segments, 0, 9, number=1)
-    second = copied(segments, 10, 19, number=2)
-    wider = copied(segments, 0, 30, number=3)
-    assert segments.segment_for(0, 15) == wider
-    assert segments.unreferenced() == [first, second]
-    assert segments.segments(0) == [wider, first, second]
-
-
-def test_shorter_copy_with_the_same_start_leaves_no_orphan(segments) -> None:
-    longer = copied(segments, 0, 99, number=1)
-    shorter = copied(segments, 0, 49, number=2)
-    assert segments.segment_for(0, 10) == shorter
-    assert segments.segment_for(0, 60) is None
-    assert longer in segments.segments(0)
-    assert segments.unreferenced() == [longer]
-
-
 def test_size_counts_each_copied_segment_once(segments) -> None:
     copied(segments, 0, 29, ((0, 0), (1, 10)), number=1, size=1000)
     copied(segments, 30, 39, ((1, 30),), number=2, size=200)
@@ -132,6 +89,10 @@ def test_first_record_of_a_segment_starts_its_copy(segments, state) -> None:
     with pytest.raises(UnknownSegmentError):
         segments.apply(update(remote_segment(), state))
     assert segments.segments() == []
+    begun = segments.apply(remote_segment())
+    with pytest.raises(LineageError):
+        segments.apply(remote_segment(state=state))
+    assert segments.segments() == [begun]
 
 
 def test_repeated_start_is_taken_and_late_one_is_refused(segments) -> None:
