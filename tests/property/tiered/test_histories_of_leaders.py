@@ -19,6 +19,10 @@ def epochs_of(history: list[int], start: int, end: int) -> list[tuple[int, int]]
     return [(history[at], at) for at in range(start, end) if at == start or history[at] != history[at - 1]]
 
 
+def same_in(history: list[int], former: list[int], start: int, end: int) -> list[int]:
+    return [at for at in range(start, min(end, len(history))) if former[at] == history[at]]
+
+
 def leaders_of(random) -> list[list[int]]:
     """Each leader's history begins with that of an earlier leader, often without the last records (unclean election)."""
     histories, epoch = [[0] * random.randint(1, 9)], 0
@@ -31,7 +35,7 @@ def leaders_of(random) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("entries", [[(1, 0), (3, 10)], [(1, 0), (3, 20)], [(1, 0), (2, 10), (4, 20)]])
-def test_segment_is_used_up_to_an_epoch_that_the_log_lacks_or_has_elsewhere(entries) -> None:
+def test_use_of_a_segment_ends_where_epochs_differ(entries) -> None:
     segment = remote_segment(0, 99, ((1, 0), (2, 10), (3, 20)))
     end = 20 if (2, 10) in entries else 10
     assert lineage.end_of_use(segment, 5, LeaderEpochs(entries), 200) == end
@@ -51,14 +55,8 @@ def test_records_of_segments_are_those_of_the_log_or_not(run) -> None:
     random = drawing(run)
     histories, copies = leaders_of(random), []
     for history in histories:  # a leader continues at or before the end of what is stored of its own history
-        position = 0
-        for start, end, former in copies:
-            position = max(
-                [
-                    position,
-                    *(at + 1 for at in range(start, min(end, len(history))) if former[at] == history[at]),
-                ]
-            )
+        stored = [at for start, end, former in copies for at in same_in(history, former, start, end)]
+        position = max(stored, default=-1) + 1
         position = random.choice((position, position, random.randint(0, position)))
         while position < len(history) and random.random() < 0.8:
             end = random.randint(position + 1, len(history))
@@ -79,7 +77,7 @@ def test_records_of_segments_are_those_of_the_log_or_not(run) -> None:
             continue  # not finished
         segment = remote.apply(update(segment, FINISHED))
         is_expired = end <= log_start and random.random() < 0.5
-        same = [at for at in range(start, min(end, log_end)) if former[at] == history[at]]
+        same = same_in(history, former, start, end)
         highest = max([highest, *(at for at in same if history[at] >= oldest)])
         if is_expired:
             for state in random.choice((DELETED, DELETED[:1])):

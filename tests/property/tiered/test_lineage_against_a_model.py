@@ -51,7 +51,9 @@ class Model:
 def test_lineage_answers_as_the_model(run) -> None:
     history, segments, model = History(drawing(run)), PartitionSegments(), Model()
     for _ in range(60):
-        segment = segments.apply(history.next())
+        record = history.next()
+        segment = segments.apply(record)
+        assert segment.custom_metadata == record.custom_metadata
         history.applied(segment)
         model.apply(segment)
         assert segments.with_transactions() == sorted(
@@ -71,6 +73,8 @@ def test_lineage_answers_as_the_model(run) -> None:
         assert segments.highest_offset(epoch) == model.highest.get(epoch)
         listed = {segment.segment_id for segment in everything if epoch in dict(segment.leader_epochs)}
         assert {segment.segment_id for segment in segments.segments(epoch)} == listed
+        sizes = [each.size for each in everything if each.state is FINISHED and each.segment_id in listed]
+        assert segments.size((epoch, epoch)) == sum(sizes)
         for offset in range(history.offset + 2):
             segment = model.segment_for(epoch, offset)
             assert segments.segment_for(epoch, offset) == segment, (epoch, offset)

@@ -1,4 +1,4 @@
-"""Which remote segment holds an offset, and what is left of those that none reads."""
+"""Records of remote segments that the lineage refuses; property/tiered tests those that it applies."""
 
 import pytest
 
@@ -13,53 +13,6 @@ DELETING, DELETED = SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED
 @pytest.fixture
 def segments() -> PartitionSegments:
     return PartitionSegments()
-
-
-def copied(segments, *args, **options):
-    segment = segments.apply(remote_segment(*args, **options))
-    return segments.apply(update(segment, FINISHED))
-
-
-def test_segment_is_read_once_its_copy_is_finished(segments) -> None:
-    segment = segments.apply(remote_segment(10, 19))
-    assert segments.segment_for(0, 10) is None
-    assert segments.highest_offset(0) is None
-    assert segments.segments(0) == segments.segments() == segments.unreferenced() == [segment]
-    finished = segments.apply(update(segment, FINISHED, b"custom"))
-    assert finished.custom_metadata == b"custom"
-    assert [segments.segment_for(0, offset) for offset in (9, 10, 19, 20)] == [None, finished, finished, None]
-    assert segments.segment_for(1, 10) is None
-    assert segments.highest_offset(0) == 19
-    assert segments.unreferenced() == []
-
-
-def test_size_counts_each_copied_segment_once(segments) -> None:
-    copied(segments, 0, 29, ((0, 0), (1, 10)), number=1, size=1000)
-    copied(segments, 30, 39, ((1, 30),), number=2, size=200)
-    segments.apply(remote_segment(40, 49, ((1, 40),), number=3, size=50))
-    assert segments.size() == segments.size((0, 1, 2)) == 1200
-    assert segments.size((0,)) == 1000
-    assert segments.size(()) == 0
-
-
-def test_next_transaction_index_skips_segments_without_one(segments) -> None:
-    copied(segments, 0, 9, number=1, is_transaction_index_empty=True)
-    copied(segments, 10, 19, number=2, is_transaction_index_empty=True)
-    third = copied(segments, 20, 29, number=3)
-    assert segments.next_with_transactions(0, 5) == third
-    assert segments.next_with_transactions(0, 30) is None
-    assert segments.next_with_transactions(1, 5) is None
-
-
-def test_copied_segments_with_transaction_index_are_listed(segments) -> None:
-    copied(segments, 0, 9, number=1, is_transaction_index_empty=True)
-    later = copied(segments, 20, 29, number=2)
-    earlier = copied(segments, 10, 19, number=3)
-    assert segments.with_transactions() == [earlier, later]
-    segments.apply(remote_segment(30, 39, number=4))
-    assert segments.with_transactions() == [earlier, later]
-    segments.clear()
-    assert segments.with_transactions() == []
 
 
 ALLOWED = {(STARTED, FINISHED), (STARTED, DELETING), (FINISHED, FINISHED), (FINISHED, DELETING), (DELETING, DELETING),

@@ -44,7 +44,7 @@ def test_a_former_producer_id_may_go_on_with_its_last_epoch():
     assert harness.init(Producer(7, EPOCH_MAX_OF_CLIENTS)) == new
 
 
-def test_repeated_init_from_the_epoch_before_the_last_gets_the_last():
+def test_repeated_init_before_the_last_epoch_gets_the_last():
     harness = Harness()
     harness.put(epoch=EPOCH_MAX_OF_CLIENTS - 1)
     producer = harness.transaction.producer
