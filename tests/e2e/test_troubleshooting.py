@@ -143,6 +143,13 @@ def fenced(*, broker: BrokerProcess, **_: Any) -> str:
     return str(raised.value.args[0].str())
 
 
+def described_by_no_broker(**_: Any) -> str:
+    """Return the error of a client that asks an address where nothing listens for metadata."""
+    with pytest.raises(KafkaException) as raised:
+        AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}).list_topics(timeout=0.5)
+    return str(raised.value.args[0].str())
+
+
 def consume(*settings: str, topic: str = "orders", offset: int | None = None) -> Callable[..., str]:
     """Make what returns the error of a consumer that is assigned an offset, or subscribes."""
 
@@ -189,6 +196,7 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "is no release of Apache Kafka": start(*EPHEMERAL, "--as-version", "9.9"),
     "Connect to … failed": produce(bootstrap_servers="127.0.0.1:1"),
     "Failed to resolve": produce(bootstrap_servers="nosuchhost.invalid:9092"),
+    "Failed to get metadata": described_by_no_broker,
     "SSL handshake failed": produce(security_protocol="SSL"),
     "mechanism handshake failed": produce(
         security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="ann", sasl_password="ann-secret"
