@@ -51,8 +51,7 @@ class Model:
 def test_lineage_answers_as_the_model(run) -> None:
     history, segments, model = History(drawing(run)), PartitionSegments(), Model()
     for _ in range(60):
-        record = history.next()
-        segment = segments.apply(record)
+        segment = segments.apply(record := history.next())
         assert segment.custom_metadata == record.custom_metadata
         history.applied(segment)
         model.apply(segment)
