@@ -58,7 +58,10 @@ class Arm:
         return self._other(" ".join(f"{name}={value}" for name, value in settings.items()), add)
 
     def _other(self, key: str, change: Callable[[Peer, Path], None]) -> Running:
-        """The broker of that key: of the peer as `change` leaves it, which may keep files in a directory."""
+        """Return the shared broker of a key, started on first use.
+
+        `change` adjusts a copy of the peer, and may write files to the directory that it gets.
+        """
         running = self._others.get(key)
         if running is None:
             directory, peer = self._data(), copy(self.peer)
@@ -72,7 +75,7 @@ class Arm:
         return self._directory / f"data-{self._made}"
 
     def store(self) -> Path:
-        """Return the directory of a remote store beside the data, which is made."""
+        """Return the directory of a remote store beside the data, created if missing."""
         store = self._directory / "store"
         store.mkdir(exist_ok=True)
         return store

@@ -18,7 +18,7 @@ BROKERS = (1, 2, 3)
 JOINING = 4
 """A broker that joins later, in a quorum."""
 SESSION_S = 6.0
-"""After which a broker that was killed is given up: ZooKeeper's session, KRaft's heartbeats."""
+"""Timeout after which a killed broker is fenced: of ZooKeeper's session, or of KRaft's heartbeats."""
 SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -132,7 +132,7 @@ IN_QUORUM = {
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
 }
 FIRST_IN_QUORUM = 100
-"""Added to the number of a broker: 1 is the controller."""
+"""Added to a broker's number for its node id: node 1 is the controller."""
 
 
 class OursInQuorum(Ours):

@@ -49,7 +49,7 @@ def commit(table: Table, files: int, keep: int, hour: int | None = None) -> None
 
 
 def timed(times: int, what: Callable[[], object]) -> str:
-    """Run it some times; medians and spans of time that passed and of CPU, in ms."""
+    """Call `what` several times; returns the median and the span of wall time, and those of CPU time, in ms, as text."""
     took = []
     for _ in range(times):
         began, cpu = time.perf_counter(), time.process_time()

@@ -1,6 +1,7 @@
-"""`python -m bench.current`: a table of current rows takes changes in; beside it pyiceberg's own upsert.
+"""`python -m bench.current`: CPU time of changes to a table of current rows, by our job and by pyiceberg's upsert.
 
-The rule: both begin with the same rows and take the same changes; the rows are compared then. CPU time of all threads.
+The rule: both begin with the same rows and apply the same changes, and must end with equal rows. The CPU time is that of
+all threads.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SCHEMA = EventSchema(
 
 
 def load(place: Place, ids: Any, value: int) -> Any:
-    """Commit events as a load does; returns them."""
+    """Commit an event of each id as a load does; returns the events as an Arrow table."""
     table, count = Table(place), len(ids)
     table.prepare(SCHEMA)
     state = table.state()
@@ -75,14 +76,14 @@ def load(place: Place, ids: Any, value: int) -> Any:
 
 
 def timed(work: Any) -> float:
-    """CPU seconds that something takes."""
+    """Return the CPU seconds that a call of `work` takes."""
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
 def main(argv: list[str]) -> int:
-    """Returns the exit code."""
+    """Measure and print; returns the exit code, 1 if the rows differ."""
     parser = argparse.ArgumentParser(prog="python -m bench.current", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--changes", type=int, default=10_000)
@@ -129,7 +130,7 @@ def main(argv: list[str]) -> int:
 
 
 def in_one_bucket(options: Any) -> Any:
-    """Ids of the same bucket."""
+    """Return ids of the same bucket, as many as a round changes."""
     from pyiceberg.transforms import BucketTransform
     from pyiceberg.types import LongType
 

@@ -1,9 +1,9 @@
 """`python -m bench.formats`: decoding JSON, Avro and Protobuf beside Spark's `from_json`, `from_avro` and `from_protobuf`.
 
-Needs the extra `formats`, and Spark's jars for Avro and Protobuf (`--jars DIR`; bench/formats.xml has Maven fetch them,
-each where a mirror has it: without the jar for Protobuf there is no arm of Spark's for it). The same events lie in Parquet
-files, as bytes; each arm reads them and makes typed columns, in two Spark tasks, and drops these. Reading alone
-is a separate arm. Wall and CPU time are those of all processes; the arms take turns, the first round does not count.
+Needs the extra `formats`, and Spark's jars for Avro and Protobuf (`--jars DIR`; Maven fetches them with bench/formats.xml).
+If a mirror lacks the jar for Protobuf, Spark's arm for it is skipped. The events are stored as bytes in Parquet files; each
+arm reads them in two Spark tasks, decodes them to typed columns, and discards the columns. Reading alone is a separate arm.
+Wall and CPU time are those of all processes; the arms take turns, and the first round does not count.
 """
 
 from __future__ import annotations

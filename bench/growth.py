@@ -1,4 +1,4 @@
-"""`python -m bench.growth`: does a request cost more where there is more?
+"""`python -m bench.growth`: how the cost of a request grows with what a broker holds.
 
 CPU per request of a broker over the number of its partitions, the size of a log, the number of connections and of groups:
 a table, all values as JSON, and a plot of each as SVG.
@@ -44,7 +44,7 @@ SEED = 1
 VALUE = b"x" * 100
 FETCH_BYTES_MAX = 4096
 SLOWEST_MB_S = 20
-"""A log is filled at that rate at least."""
+"""Lowest rate at which a log is filled, for its timeout."""
 MB = 1_000_000
 TOPIC = "growth"
 FILES_SPARE = 200

@@ -22,7 +22,7 @@ SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 30_000, 60_000
 REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = 27, 25, 22
 RETRIED = (14, 15, 16, 3)  # coordinator loading, unavailable, or moved; unknown topic
 RETRY_S = 0.02
-POLL_S = 0.1  # between two heartbeats of a member that is content, and may have to learn of others
+POLL_S = 0.1  # between heartbeats of a member with an assignment, which may have to learn of a rebalance
 ALONE_S = 3.0
 """Interval between heartbeats of a member that is alone in its group: the default of clients, as nothing changes."""
 PROTOCOL = b"range"
@@ -39,7 +39,7 @@ def _bytes(data: bytes) -> bytes:
 
 
 class ClassicMember:
-    """A member of the classic protocol; the leader gives each member the partition of its own number."""
+    """A member of the classic protocol; the leader assigns partition n to the n-th member."""
 
     def __init__(self, group: str, topic: str, poll_s: float = POLL_S) -> None:
         self.group = _string(group.encode())
@@ -55,7 +55,7 @@ class ClassicMember:
         return self.generation, bool(self.assignment)
 
     def begin(self) -> bytes:
-        """JoinGroup, for the first time or to have the group rebalance."""
+        """Return a JoinGroup request: the first one, or one that starts a rebalance."""
         self.assignment = b""
         subscription = struct.pack(">hi", 0, 1) + _string(self.topic) + _bytes(b"")
         protocols = struct.pack(">i", 1) + _string(PROTOCOL) + _bytes(subscription)
@@ -65,7 +65,7 @@ class ClassicMember:
         return request(JOIN_GROUP, 2, body)
 
     def answered(self, reply: bytes) -> Send:
-        """Take an answer (from its correlation id on). Raises WireError for an error that no client mends."""
+        """Handle a response (from its correlation id on). Raises WireError for an error that is not retriable."""
         return self._answered(Reader(reply, 8))  # past correlation id and throttle time
 
     def _joined(self, reader: Reader) -> Send:
@@ -143,7 +143,7 @@ class ConsumerMember:
         return self.epoch, sum(len(partitions) for _, partitions in self.owned)
 
     def begin(self) -> bytes:
-        """The heartbeat that joins."""
+        """Return the heartbeat that joins the group."""
         return self._heartbeat(with_all=True)
 
     def _heartbeat(self, *, with_all: bool) -> bytes:
@@ -164,7 +164,7 @@ class ConsumerMember:
         return request(CONSUMER_GROUP_HEARTBEAT, 0, body)
 
     def answered(self, reply: bytes) -> Send:
-        """Take an answer. Raises WireError for an error that no client mends."""
+        """Handle a response (from its correlation id on). Raises WireError for any error that is not in RETRIED."""
         reader = Reader(reply, 9)  # past correlation id, tagged fields and throttle time
         error = reader.take(">h")
         message = reader.compact()
@@ -203,7 +203,7 @@ class Crowd:
         self._content: set[int] = set()  # members with nothing to do after their last response
         self._content_at = [0.0] * len(members)  # since when each is
         self.median_s = 0.0
-        """After how many seconds of the last `run` half of the members were content, for good."""
+        """Median of the times in the last `run` at which members became content for good, in seconds from its start."""
         self._sockets: list[socket.socket] = []
         self._received = [b""] * len(members)
         self._is_hurried = False
@@ -231,7 +231,7 @@ class Crowd:
                 answer += received
 
     def close(self) -> None:
-        """Leave without a word."""
+        """Close all connections, without leaving the groups."""
         self._selector.close()
         for connection in self._sockets:
             connection.close()

@@ -32,7 +32,7 @@ TIMEOUT_S = 170
 
 @dataclass
 class Got:
-    """Throughput of a client in MB in a second, and its metric of the throttle time in ms, 0 if it has none."""
+    """Throughput of a client in MB/s, and its metric of the throttle time in ms, 0 if it has none."""
 
     mb_per_s: float
     throttle_ms: float
@@ -124,7 +124,7 @@ def _metric(output: str, name: str) -> float:
 
 
 def _rate_of_details(output: str) -> float:
-    """MB in a second, from the first report to the last: the start of the group does not count."""
+    """Return MB/s from the first report to the last: the start of the group does not count."""
     rows = [line.split(", ") for line in output.splitlines() if re.match(r"\d{4}-\d\d-\d\d ", line)]
     if len(rows) < 2:
         raise RuntimeError(f"too few reports:\n{output}")

@@ -38,7 +38,7 @@ WAIT_S = 60
 
 @contextmanager
 def _process(log: Path, *arguments: str) -> Iterator[str]:
-    """Run a command of ours; gives its ready line."""
+    """Run a `barnabas` command for the length of the block; yields its ready line."""
     environment = {**os.environ, "PYTHONPATH": str(code_of(ROOT))}
     command = [sys.executable, "-m", "barnabas", *arguments]
     with log.open("w+") as output:

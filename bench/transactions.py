@@ -28,7 +28,7 @@ ADD_VERSION, PRODUCE_VERSION, END_VERSION = 3, 9, 4
 
 
 class TransactionalProducer:
-    """Writes a record to some partitions of a topic, or adds them only, and commits."""
+    """Commits transactions that add partitions of a topic and write a record to the first one."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic = topic

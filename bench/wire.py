@@ -224,7 +224,7 @@ class Connection:
         return bytes(data)
 
     def hello(self) -> None:
-        """ApiVersions v0. Raises WireError unless it is answered without an error."""
+        """Send ApiVersions v0. Raises WireError if the response has an error."""
         error = Reader(self.call(request(API_VERSIONS, 0, b"")), 4).take(">h")
         if error:
             raise WireError(f"ApiVersions failed with error {error}")
@@ -271,7 +271,7 @@ class Connection:
         return ends
 
     def wait_for_coordinator(self, group: str, timeout_s: float = 60) -> None:
-        """Have a group's coordinator found (FindCoordinator v0), which makes the topic of the offsets."""
+        """Wait until a group has a coordinator (FindCoordinator v0; it creates __consumer_offsets). Raises TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while Reader(self.call(request(FIND_COORDINATOR, 0, _string(group))), 4).take(">h"):
             if time.monotonic() > deadline:
@@ -281,7 +281,7 @@ class Connection:
     def wait_for_topic(
         self, topic: str, partitions: int, timeout_s: float = 60, poll_s: float = 0.005
     ) -> list[int]:
-        """Wait until all partitions of a topic have leaders that answer; returns their end offsets."""
+        """Wait until all partitions of a topic have leaders that answer; returns their end offsets. Raises TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self.leaders(topic) == [0] * partitions:

@@ -15,7 +15,7 @@ BLOCK = re.compile(r'^```python title="(?P<path>docs/examples/\w+\.py)"\n(?:.*?\
 
 
 def with_examples(text: str) -> str:
-    """Return a page with each block that names an example as the example is."""
+    """Return the text of a page, with the present source of an example in each block that names one."""
     return BLOCK.sub(lambda block: _fenced(block["path"]), text)
 
 
@@ -24,7 +24,7 @@ def _fenced(path: str) -> str:
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Each page that shows examples, and its text with the examples as they are."""
+    """Yield the path of each page that shows examples, and its text with their present sources."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -47,7 +47,7 @@ void Py_DecRef(PyObject *);
 #define PyMODINIT_FUNC __attribute__((visibility("default"))) PyObject *
 #define NULL ((void *)0)
 """
-"""All of Python's headers that an extension module needs which only opens its part of a library: a third of their time."""
+"""Replaces Python.h in modules that only load their part of a library: they compile in a third of the time."""
 PROGRESS = "progress: "
 
 

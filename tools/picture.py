@@ -54,7 +54,7 @@ def session() -> list[tuple[str, str]]:
 
 
 def drawing(lines: list[tuple[str, str]]) -> str:
-    """The lines as SVG."""
+    """Return the lines of a session as an SVG document."""
     width = round(max(len(text) for text, _ in lines) * CHAR_PX + 2 * MARGIN_PX)
     height = len(lines) * LINE_PX + 2 * MARGIN_PX
     rows = [

@@ -93,7 +93,7 @@ def _handler_of(api: apis.Api) -> Path:
 
 
 def _behaviour(api: apis.Api) -> str:
-    """A handler's description of itself, without the name that it begins with."""
+    """Return the served versions of an API, the docstring of its handler, and the required permissions."""
     doc = ast.get_docstring(ast.parse(_handler_of(api).read_text())) or ""
     served = f"v{api.min_version}" + (f"-v{api.max_version}" if api.max_version > api.min_version else "")
     start = f"{api.name} {served}. "

@@ -36,7 +36,7 @@ log = get_plugin_logger("site")
 
 
 def target_of(link: str, page: Path) -> Path | None:
-    """Return the file or directory of the repository that a link of a page means; None for any other link."""
+    """Return the file or directory of the repository that a page's link leads to; None for any other link."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc or not parts.path:
         return None

@@ -1,4 +1,4 @@
-"""Time of a decision of the authorizer: made for the first time, and remembered, with up to 10,000 ACLs."""
+"""Time of a decision of the authorizer, computed and cached, with up to 10,000 ACLs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USERS = 100
 
 
 def run() -> Iterator[Timing]:
-    """Yield times for ACLs of many users: three of four literal, the rest on prefixes of 20 lengths, one of ten denies."""
+    """Yield times for ACLs of many users: three quarters are literal, the rest prefixed (20 lengths); a tenth denies."""
     from barnabas.security.acls import (
         NO_ACLS,
         AccessControlEntry,

@@ -86,7 +86,7 @@ async def _all(broker: Broker) -> list[Timing]:
 
     await ask(request(FIND_COORDINATOR, 0, _string(b"group")))
     frame = member.begin()
-    while not member.assignment:  # joins and syncs, again where the coordinator is being made
+    while not member.assignment:  # joins and syncs, repeated while the coordinator loads
         wait_s, frame = member.answered(await ask(frame))
         await trio.sleep(min(wait_s, 0.02))
 

@@ -1,19 +1,21 @@
-"""`python -m bench.peers.floor_server PORT blocking|trio|epoll|writes|looks|reads DIR`: answers, hardly looking.
+"""`python -m bench.peers.floor_server PORT blocking|trio|epoll|writes|looks|reads DIR`: prepared answers to requests.
 
-Produce, Fetch and OffsetCommit are what is measured.
-The rule: a connection's first request of each of them is answered by the codecs, and each one after it by the same bytes
-with its own correlation id. A Produce has its base offset, for which four bytes of the batch are read: how many records it
-has. A Fetch gets the largest batch that was produced, as often as it asks for, with the offsets that it asks for, and never
-comes to an end. What is left is what a broker in this language cannot do without: requests are read from a socket and
-something is written back. `blocking` waits in the kernel with a thread for each connection, `trio` as the broker does: over
-its transport, with its look at the next request before a turn of the event loop. `writes` does as `trio`, and besides what
-no broker that keeps its data can leave out: it checks the checksum of each batch and writes it to the topic's file in DIR.
-`looks` does as `writes`, and goes over the records as a leader does, with the broker's own scan.
-`reads` does as `writes`, and answers a Fetch from the file, by `sendfile` from the batch that it asks for: each batch is
-sent once, and so comes from memory, not from the processor's cache as the same bytes again and again do.
-`epoll` asks the kernel for all sockets that are ready and answers one after the other, with neither tasks nor threads. It
-serves members that are alone in their groups, too: JoinGroup, SyncGroup and Heartbeat are decoded and encoded by the
-codecs, each join is a new generation, and nothing is kept, timed or written.
+The cost of this server is a lower bound for a broker in Python: it reads requests from sockets and writes responses, and
+does little else. Produce, Fetch and OffsetCommit are measured.
+
+The rule: the codecs answer the first request of each API on a connection; each later response has the same bytes with its
+own correlation id. A Produce response also has its base offset, for which the record count of the batch is read (four
+bytes). A Fetch response has the largest produced batch, repeated up to the requested size and with the requested offsets,
+so a log never ends.
+
+`blocking`: a thread for each connection, which waits in the kernel.
+`trio`: the broker's transport, which looks for the next request before it yields to the event loop.
+`writes`: as `trio`; also verifies the checksum of each batch, and writes it to the topic's file in DIR.
+`looks`: as `writes`; also scans the records, with the code of the broker's leaders.
+`reads`: as `writes`; answers a Fetch from the file with `sendfile`, from the requested offset on. Each batch is sent once,
+so it comes from memory; repeated bytes would come from the processor's cache.
+`epoll`: one loop without tasks and threads, which answers all ready sockets in turn. It also serves classic groups of one
+member: the codecs decode JoinGroup, SyncGroup and Heartbeat, each join starts a generation, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -69,14 +71,14 @@ VERSIONS = {
     INIT_PRODUCER_ID: (0, 1),
     CONSUMER_GROUP_HEARTBEAT: (0, 0),
 }
-"""Advertised versions, with fixed places of fields: enough for producers, and for consumers without a group. These check
-that a broker serves groups, and send no requests of them."""
+"""Advertised versions, in which the patched fields have fixed positions. They suffice for producers, and for consumers
+without a group, which check that a broker serves groups but do not use them."""
 NODE_ID = 1
 PRODUCER_ID = 1
 LATEST = -1
 BUFFER_BYTES = 4 * 1024 * 1024
 SCRATCH_BYTES = 64 * 1024
-"""So much is received where the size of the next request is not known yet."""
+"""Bytes to receive while the size of the next request is unknown."""
 
 _SIZE = Struct(">i")
 _OFFSET = Struct(">q")
@@ -125,7 +127,10 @@ class Topic:
         return bool(self._offsets)
 
     def region(self, offset: int, size_max: int) -> FileRegion:
-        """Return the file from the batch of an offset on; empty at its end. There must be a batch."""
+        """Return up to `size_max` bytes of the file from the batch of an offset on; empty at the log's end.
+
+        The log must not be empty.
+        """
         number = bisect_right(self._offsets, offset) - 1
         position = self._positions[number] if offset < self.end else self._written
         return FileRegion(self._file, position, min(size_max, self._written - position), self)
@@ -276,7 +281,7 @@ class Answers:
         return _versions()
 
     def _alone(self, request: JoinGroupRequest) -> JoinGroupResponse:
-        """Have the connection's member be alone in the next generation."""
+        """Return a join response with a new generation, of which the member is leader and only member."""
         self._generation += 1
         member_id = request.member_id or "the-only-one"
         (protocol,) = request.protocols

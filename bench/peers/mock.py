@@ -21,7 +21,7 @@ class _RunningMock(Running):
             raise BenchError(f"the mock cluster cannot create {topic}: {answer}")
 
     def delete_topic(self, topic: str) -> None:
-        """It keeps a few megabytes of a partition at most, and cannot delete topics."""
+        """Do nothing: the mock cluster cannot delete topics, and keeps a few megabytes of a partition at most."""
 
 
 class Mock(Peer):

@@ -30,7 +30,10 @@ CONNECT = "org.apache.kafka.connect.cli.ConnectStandalone"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A topic that is loaded: `portion` offsets a round (0: as usual), or on and on, at this interval (s)."""
+    """A load of a topic: to its end with up to `portion` offsets a round (0: the default), or continuous.
+
+    `follow_seconds` is the interval of commits of a continuous load; None for a load to the end.
+    """
 
     bootstrap: str
     registry: str

@@ -122,7 +122,7 @@ def freshness(bench: Bench, arm: Arm, rate: int, seconds: float, interval: float
 
 
 def per_commit(files: tables.Left) -> Row:
-    """Files and bytes that each commit has files."""
+    """Return the files and bytes that a commit leaves on average."""
     commits = max(files.commits, 1)
     return {
         "commits": files.commits,

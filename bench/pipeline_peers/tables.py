@@ -54,7 +54,7 @@ def visible_rows(lake: Path, table: str) -> int:
 
 
 def catalog(lake: Path) -> Any:
-    """Open the catalog of a lake, or make it: two tasks of the sink that both would make it disturb each other."""
+    """Open the catalog of a lake, and create it if missing: two tasks of the sink that create it at once conflict."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     lake.mkdir(exist_ok=True)
@@ -69,7 +69,7 @@ def open_table(lake: Path, table: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Records of a topic by their numbers: how many the table lacks, and how many it has again."""
+    """Records of a topic by their numbers: how many the table lacks, and how many rows are duplicates."""
 
     lost: int
     doubled: int

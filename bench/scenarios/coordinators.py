@@ -113,7 +113,7 @@ class _Joins(Scenario):
     members_count = 1_000
     groups_count = 1
     partitions_max = 1_000
-    """Of the topic: more take some brokers long to make, and classic members do not look at it."""
+    """Largest number of partitions of the topic: some brokers are slow to create more, and classic members need none."""
     settings: Mapping[str, str] = {}
     """Settings that the broker needs besides its defaults."""
 

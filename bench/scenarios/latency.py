@@ -14,7 +14,7 @@ from bench.wire import produce_v7, produce_v7_results, record_batch
 
 
 def _quantiles(p50: float) -> tuple[Metric, ...]:
-    """The quantiles of a round trip; of Apache Kafka's p50 it may take `p50`."""
+    """Return metrics of a round trip; `p50` is the target of the median, as a ratio to Apache Kafka's."""
     return (
         Metric("p50_us", "p50", "us", targets=(Target(p50, "kafka"),)),
         Metric("p99_us", "p99", "us", targets=(Target(0.75, "kafka"),)),

@@ -20,7 +20,7 @@ def topic(
     assigned: list[tuple[int, list[int]]] | None = None,
     configs: list[tuple[str, str | None]] | None = None,
 ) -> Values:
-    """One topic of a CreateTopics request."""
+    """Return a topic of a CreateTopics request."""
     return {
         "Name": name,
         "NumPartitions": partitions,
@@ -259,7 +259,7 @@ def _deleting() -> Iterator[Step]:
 
 
 def _careful() -> Iterator[Step]:
-    """A topic that asks for more replicas in sync than it has: as many as it has are enough."""
+    """Yield steps for a topic with min.insync.replicas above its replica count: all of its replicas suffice."""
     careful = topic("careful", configs=[("min.insync.replicas", "2")])
     yield Step("create careful", "CreateTopics", 6, _create(6, careful))
     partitions = [{"Index": 0, "Records": record_batch([b"one", b"two"])}]
@@ -274,5 +274,5 @@ def _careful() -> Iterator[Step]:
 
 
 def steps() -> list[Step]:
-    """All of them, in an order in which later ones can build on earlier ones."""
+    """Return all steps, in an order in which later ones depend on earlier ones."""
     return [*_creating(), *_growing(), *_records(), *_careful(), *_deleting()]

@@ -1,4 +1,4 @@
-"""The first requests of clients: the APIs and features that there are, and the places of coordinators."""
+"""The first requests of clients: supported APIs and features, and lookups of coordinators."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def _features() -> Iterator[Step]:
 
 
 def steps() -> list[Step]:
-    """All of them."""
+    """Return all steps."""
     return [*_versions(), *_coordinators(), *_features()]

@@ -46,18 +46,18 @@ def is_session(value: Any) -> bool:
 
 
 def since_the_first(difference: Difference) -> bool:
-    """Kafka serves an API from a later version on, and we from version 0."""
+    """Return whether Kafka serves an API from a later version on, and we from version 0."""
     return (difference.theirs, difference.ours) == (FIRST_VERSIONS[int(difference.path.split("/")[2])], 0)
 
 
 def near(difference: Difference) -> bool:
-    """Two sizes of the same disk, at most a tenth apart."""
+    """Return whether two sizes of the same disk differ by at most a tenth."""
     sizes = (difference.theirs, difference.ours)
     return all(type(size) is int and size > 0 for size in sizes) and min(sizes) > 0.9 * max(sizes)
 
 
 def answered_once(difference: Difference) -> bool:
-    """Return whether Kafka answers a repeated question twice alike, and we answer it once, with the same."""
+    """Return whether Kafka answers a repeated entry twice with the same result, and we answer it once."""
     theirs, ours = difference.theirs, difference.ours
     return (
         isinstance(theirs, list)
@@ -69,7 +69,7 @@ def answered_once(difference: Difference) -> bool:
 
 
 def of_no_share_group(difference: Difference) -> bool:
-    """Kafka fails a share group; we say of its partitions that nothing has been read, if any are named."""
+    """Return whether Kafka fails a share group, and we return no offsets for its partitions."""
     theirs, ours = (answer["Groups"] for answer in difference.whole)
     failed = {"Topics": [], "ErrorCode": -1, "ErrorMessage": "words"}
     if (
@@ -91,7 +91,7 @@ def of_no_share_group(difference: Difference) -> bool:
 
 
 def of_no_partition(difference: Difference) -> bool:
-    """Kafka fails the whole request; we fail the partition that there cannot be."""
+    """Return whether Kafka fails the whole request, and we fail only the invalid partition."""
     theirs, ours = difference.whole
     if theirs != {"ThrottleTimeMs": 0, "ErrorCode": -1, "ErrorMessage": "words", "Responses": []}:
         return False

@@ -1,8 +1,7 @@
-"""Requests of every API that is served, each with one thing in it that is odd: an entry twice, a number that is not one of
-those that are defined, an empty name, null.
+"""Requests of every served API, each with one anomaly: a duplicate entry, an undefined number, an empty name, null.
 
-The rule: what is written here is one request of each API that is right; `compat/kit/mutation.py` makes the odd ones.
-Requests that change something have names of their own, so that one answer does not depend on another.
+The rule: this module has one valid request of each API, from which `compat/kit/mutation.py` derives the others. Requests
+that change state use distinct names, so that responses are independent.
 """
 
 from __future__ import annotations
@@ -195,7 +194,7 @@ def _topics() -> list[Values]:
 
 
 def steps() -> list[Step]:
-    """All of them."""
+    """Return all steps."""
     names = [f"mutated-{number}" for number in range(32)]
     query = {"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": -1}
     first = [

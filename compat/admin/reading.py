@@ -1,4 +1,4 @@
-"""Requests that describe topics and the cluster: every version, pages, and what is not there."""
+"""Requests that describe topics and the cluster: every version, pages, and entities that do not exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compat.kit.wire import Values
 
 
 def metadata_flags(version: int) -> Values:
-    """Return the flags of a Metadata request that only looks, and asks for the operations that are allowed."""
+    """Return the flags of a Metadata request that creates no topics, and asks for the authorized operations."""
     flags: Values = {}
     if version >= 4:
         flags["AllowAutoTopicCreation"] = False
@@ -33,7 +33,7 @@ def _metadata() -> Iterator[Step]:
             "some": ["many", "filled"], "twice": ["many", "many"], "bad name": ["a b"], "no name": [""],
             "too long": ["n" * 250],
         }  # fmt: skip
-        if version >= 4:  # before, asking for a topic makes it
+        if version >= 4:  # in earlier versions, the request creates the topic
             tries["unknown"] = ["nowhere", "many"]
         for label, names in tries.items():
             asked = [{"Name": name} for name in names]
@@ -164,5 +164,5 @@ def _moving() -> Iterator[Step]:
 
 
 def steps() -> list[Step]:
-    """All of them; topics are those that `changing` has left."""
+    """Return all steps; the topics are those that `changing` has created."""
     return [*_metadata(), *_pages(), *_others(), *_moving()]

@@ -1,8 +1,8 @@
 """Our sticky assignor of tasks beside Kafka's own class: python compat/assignor-oracle/compare.py [--cases N] [--seed S].
 
-Members come and go, and what ours has assigned is what both start from next. The rule: ours spreads active tasks no less
-evenly over members, gives no fewer copies, and moves more tasks from members that stay only where that is what makes it
-more even. The choice among equals is not compared: Kafka's choice depends on the order in which a hash map has them.
+Members join and leave, and our assignment is the input of both for the next round. The rule: ours spreads active tasks at
+least as evenly over members, has at least as many standby tasks, and moves more tasks from remaining members only for a
+more even spread. Ties are not compared: Kafka's choice among equals depends on the iteration order of a hash map.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Case:
     workers: list[Worker]
 
     def line(self) -> str:
-        """As Kafka's side reads it."""
+        """Return the case as a line of input for Kafka's side."""
         shapes = ",".join(f"{name}:{shape.tasks}:{shape.is_stateful}" for name, shape in self.shapes.items())
         members = ",".join(
             f"{worker.id}:{worker.process_id}:{_text(worker.assigned, ACTIVE)}:{_text(worker.assigned, STANDBY)}"
@@ -50,7 +50,7 @@ def _text(tasks: Tasks, role: str) -> str:
 
 
 def read(line: str) -> Given:
-    """Kafka's answer."""
+    """Parse the assignment that Kafka's side prints."""
     assigned: Given = {}
     for member in line.split(","):
         member_id, *lists = member.split(":")
@@ -64,7 +64,7 @@ def read(line: str) -> Given:
 
 
 def generations(choose: random.Random) -> Iterator[tuple[Case, Given]]:
-    """A group's life, with what ours assigns."""
+    """Yield the successive cases of a random group, with our assignment for each."""
     shapes = {
         str(number): Shape(choose.randint(1, 8), choose.random() < 0.6, frozenset())
         for number in range(choose.randint(1, 4))
@@ -86,7 +86,7 @@ def generations(choose: random.Random) -> Iterator[tuple[Case, Given]]:
 
 
 def moved(case: Case, assigned: Given) -> int:
-    """Active tasks that a member had and has no longer."""
+    """Return the number of active tasks that were moved away from a remaining member."""
     return sum(
         task[0] == ACTIVE and task not in assigned[worker.id]
         for worker in case.workers
@@ -95,18 +95,18 @@ def moved(case: Case, assigned: Given) -> int:
 
 
 def spread(assigned: Given) -> int:
-    """Largest difference in active tasks between two members."""
+    """Return the largest difference in active tasks between two members."""
     counts = [len(_of(tasks, ACTIVE)) for tasks in assigned.values()]
     return max(counts) - min(counts)
 
 
 def copies(assigned: Given) -> int:
-    """Standby tasks in all."""
+    """Return the total number of standby tasks."""
     return sum(len(_of(tasks, STANDBY)) for tasks in assigned.values())
 
 
 def loads(case: Case, assigned: Given) -> float:
-    """Largest difference in tasks per member between two processes, copies too."""
+    """Return the largest difference in tasks per member between two processes, including standby tasks."""
     processes = {worker.process_id for worker in case.workers}
     per_member = [
         sum(len(assigned[worker.id]) for worker in case.workers if worker.process_id == process)

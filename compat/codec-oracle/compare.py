@@ -94,7 +94,7 @@ GOLDEN_SIZE = 160
 
 
 class Oracle:
-    """A running Java process that knows one release of Kafka."""
+    """A running Java process with the classes of one release of Kafka."""
 
     def __init__(self, version: str) -> None:
         classpath = build(version)
@@ -134,7 +134,7 @@ def build(version: str) -> str:
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:
-    """The JSON values with other field names."""
+    """Return JSON values with renamed fields."""
     if isinstance(value, dict):
         return {names.get(key, key): renamed(field, names) for key, field in value.items()}
     return [renamed(item, names) for item in value] if isinstance(value, list) else value
@@ -160,7 +160,7 @@ def release(text: str) -> tuple[int, ...]:
 
 
 class Comparison:
-    """One release of Kafka and what came out of asking it."""
+    """The comparison with one release of Kafka, and its results."""
 
     def __init__(self, kafka: str, seed: int, repeat: int) -> None:
         self.kafka = kafka
@@ -175,7 +175,7 @@ class Comparison:
         return release(self.kafka) < release(other)
 
     def message(self, message: Message) -> None:
-        """Compare the versions of a message that both sides know."""
+        """Compare the versions of a message that both sides support."""
         is_known = self.oracle.ask(name=message.name)
         if "lowest" not in is_known or self.older_than(DRAFTS.get(message.name, "0")):
             return
@@ -196,7 +196,7 @@ class Comparison:
     def one(
         self, message: Message, version: int, java_version: int, random: Random, *, unknown_tags: bool
     ) -> Iterator[str]:
-        """Compare one message; yield what is different."""
+        """Compare one random message; yields the differences."""
         codec = codec_of(message)
         value = random_message(message, version, random, unknown_tags=unknown_tags)
         newer = TAGGED_SINCE.get(message.name, {})
@@ -228,7 +228,7 @@ class Comparison:
 
 
 def keep(golden: Golden, name: str, version: int, data: str, values: Any) -> None:
-    """Remember Kafka's encoding of a message, if it is nearer to the wanted size than the last one."""
+    """Store Kafka's encoding of a message, if its size is nearer to the target than that of the stored one."""
     kept = golden.get((name, version))
     if kept is None or abs(len(data) - GOLDEN_SIZE) < abs(len(kept[0]) - GOLDEN_SIZE):
         golden[name, version] = (data, values)

@@ -2,8 +2,8 @@
 
     compat/codec-oracle/drop_in.py 3.9.2 4.4.0
 
-Each file must be understood, keep the rules, lay out every version as `schemas/layouts.lock` has it, and give
-code that compiles. Layouts that Kafka itself changed before they were final are listed in `compare.py`.
+Each file must be accepted, have the layouts of `schemas/layouts.lock` in every version, and generate code that compiles.
+Layouts that Kafka itself changed before they were final are listed in `compare.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def definitions(kafka: str) -> Iterator[tuple[str, str]]:
 
 
 def load(name: str, text: str) -> Message | None:
-    """Parse a definition as if it lay in `schemas`: the folder says which topic a record belongs to."""
+    """Parse a definition as if it were in `schemas`, where the folder of a record is that of its topic."""
     ours = all_messages().get(Path(name).stem)
     return parse_message(text, Path("schemas", ours.path.parent.name if ours else "api", Path(name).name))
 

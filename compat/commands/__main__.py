@@ -1,6 +1,6 @@
 """Try each row of the table on a broker: python -m compat.commands [barnabas|4.4|4.3.1|3.9 ...] [--table] [--verbose].
 
-The exit code is 1 if a command ends with another code than the row says, or does not say what it has to.
+The exit code is 1 if a command has another exit code or output than its row.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Trial:
         secret.chmod(0o600)
 
     def failure(self, row: Row) -> str:
-        """Try a row; returns what is wrong, nothing if it does what it has to."""
+        """Try a row; returns the problem, empty if it has the expected result."""
         if row.is_preparation:
             getattr(self, f"_{row.ours[1:]}")()
             return ""
@@ -68,7 +68,7 @@ class Trial:
         return failure
 
     def _tried(self, row: Row, words: Sequence[str]) -> tuple[str, str]:
-        """Try a row once; returns what is wrong, and what it says."""
+        """Try a row once; returns the problem, empty for none, and the output."""
         ended_with, output = self._run(*words)
         wrong = []
         code = row.codes.get(self.name, row.code)
@@ -82,14 +82,14 @@ class Trial:
         return f"{', '.join(wrong)}:\n{output}" if wrong else "", output
 
     def _run(self, *arguments: str) -> tuple[int, str]:
-        """Run a command in this process, as a user without a terminal; returns its exit code and all that it says."""
+        """Run a command in this process, as a user without a terminal; returns its exit code and its output."""
         command = [*arguments, "--bootstrap", self._address, "--user", ADMIN, "--mechanism", "PLAIN"]
         output = io.StringIO()
         with redirect_stdout(output), redirect_stderr(output):
             code = main_of_barnabas(command)
         return code, output.getvalue()
 
-    # --- what other clients do before a row ---------------------------------------------------------------------
+    # --- actions of other clients before a row ------------------------------------------------------------------
 
     def _settings(self, **more: str) -> dict[str, str]:
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "log_level": "0"}
@@ -137,7 +137,7 @@ class Trial:
         self.close()
 
     def _transaction(self) -> None:
-        """Leave a transaction open, end another, and begin none with a third id."""
+        """Leave a transaction open, end another, and initialize a third transactional id without one."""
         for name in ("mover", "settled", "empty"):
             producer = Producer(self._settings(transactional_id=name))
             producer.init_transactions(WAIT_S)

@@ -1,4 +1,4 @@
-"""Tasks of every day, in our words and in those of other tools: `rows.yaml`, and the table of `docs/how-to/commands.md`."""
+"""Everyday tasks, by our commands and by those of other tools: `rows.yaml`, and the table of `docs/how-to/commands.md`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row:
 
     @property
     def is_preparation(self) -> bool:
-        """True for what other clients do before the next row."""
+        """True for an action of other clients before the next row."""
         return self.ours.startswith("+")
 
 

@@ -415,7 +415,7 @@ def _listing() -> list[Step]:
 
 
 def steps() -> list[Step]:
-    """All that is asked, in order."""
+    """Return all steps, in order."""
     return [*_describing(), *_changing(), *_replacing(), *_listing()]
 
 

@@ -1,9 +1,9 @@
-"""Topics of Barnabas, copied to Apache Kafka by a stock client with every setting that is shown, as tools copy them.
+"""Topics of Barnabas, copied to Apache Kafka by a stock client with all described settings, as tools copy them.
 
     python -m compat.configs.copying [--version 4.x]
 
-The exit code is 1 when Kafka refuses a topic, or shows other values for it than Barnabas does. A topic that has a
-setting of Barnabas' own is refused, and by that setting's name, so that the user learns of it.
+The exit code is 1 if Kafka rejects a topic, or describes other values than Barnabas. Kafka must reject a topic with a
+setting of Barnabas alone, with the setting's name in the error message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOPICS: dict[str, dict[str, str]] = {
 
 
 def _make(admin: AdminClient, name: str, settings: Mapping[str, str]) -> str:
-    """Make a topic; returns why it is refused, if it is."""
+    """Create a topic; returns the error message, empty for none."""
     try:
         admin.create_topics([NewTopic(name, 1, 1, config=dict(settings))])[name].result(TIMEOUT_S)
     except KafkaException as error:
@@ -38,7 +38,7 @@ def _make(admin: AdminClient, name: str, settings: Mapping[str, str]) -> str:
 
 
 def _shown(admin: AdminClient, name: str) -> dict[str, str | None]:
-    """The settings of a topic, once the broker has learnt of it from its controller."""
+    """Return the settings of a topic, once the broker has its metadata."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
     give_up = time.monotonic() + TIMEOUT_S
     while True:
@@ -53,7 +53,7 @@ def _shown(admin: AdminClient, name: str) -> dict[str, str | None]:
 
 
 def problems(kafka: Side, ours: Side) -> list[str]:
-    """Compare topics that were copied; return what is wrong."""
+    """Copy topics and compare them; returns the problems."""
     theirs, mine = (AdminClient({"bootstrap.servers": f"127.0.0.1:{side.port}"}) for side in (kafka, ours))
     texts = []
     for name, settings in TOPICS.items():

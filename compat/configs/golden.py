@@ -1,4 +1,4 @@
-"""Golden files of settings, written from what a small Java program finds out of Kafka's own classes.
+"""Golden files of settings, written from the output of a small Java program with Kafka's own classes.
 
 The rule: a module of this package that writes such files runs its program with `ask` and has `write` as its command.
 """
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "settings"
 
 
 def ask(program: str, version: str, asked: str = "") -> str:
-    """Return what a program of this directory prints with a release's classes. Raises KafkaError."""
+    """Return the output of a program of this directory with a release's classes. Raises KafkaError."""
     command = java_command(release(version), str(Path(__file__).with_name(program)))
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
     if done.returncode:

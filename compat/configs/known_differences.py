@@ -15,7 +15,7 @@ LISTENERS = re.compile(r"\w+://[\w.]*:\d+(,\w+://[\w.]*:\d+)*")
 
 
 def other_ports(difference: Difference) -> bool:
-    """The same listeners but for their ports."""
+    """Return whether two lists of listeners differ only in their ports."""
     texts = (difference.theirs, difference.ours)
     if not all(isinstance(text, str) and LISTENERS.fullmatch(text) for text in texts):
         return False
@@ -23,7 +23,7 @@ def other_ports(difference: Difference) -> bool:
 
 
 def names_a_release(difference: Difference) -> bool:
-    """The setting that names the release to follow, which Kafka lacks."""
+    """Return whether the setting names the release to follow, which Kafka lacks."""
     ours = difference.ours
     return difference.theirs == "nothing" and isinstance(ours, dict) and ours.get("Name") == "kafka.version"
 

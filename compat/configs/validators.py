@@ -1,7 +1,7 @@
-"""Values that Apache Kafka's own validators take, for every setting: python -m compat.configs.validators.
+"""Values that Apache Kafka's own validators accept, for every setting: python -m compat.configs.validators.
 
 Writes `tests/golden/settings/values-VERSION.tsv` for each release named: kind, name, and a mark for each value that is
-tried, + where it is taken. A test of `make test` tries the same ones. Needs a JDK.
+tried, + if it is accepted. A test of `make test` tries the same values. Needs a JDK.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHOLE = ("int", "short", "long")
 
 
 def values_of(setting: Setting[object]) -> list[str]:
-    """Return the values that are tried: numbers around all bounds there are, words and what the setting allows."""
+    """Return the values to try: numbers around all bounds, words, and the allowed values of the setting."""
     if setting.kind.name in _WHOLE:
         return [str(number) for number in NUMBERS]
     if setting.kind.name == "double":

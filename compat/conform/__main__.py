@@ -1,9 +1,9 @@
 """Judge several brokers by the wire suite, side by side: python -m compat.conform [NAME ...].
 
 Without names those without logins are judged, and docs/conformance is written if it is by all cases. With names and
---write, it is written with what earlier runs have found of the others.
+--write, it is written with the results of earlier runs for the others.
 
-The exit code is 1 when Apache Kafka or Barnabas fails a case: what others fail is written down.
+The exit code is 1 if Apache Kafka or Barnabas fails a case; failures of others are only reported.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def _kept(name: str) -> tuple[str, dict[str, Any]] | None:
-    """Return what the last whole run has found of a broker; None if there was none."""
+    """Return the results of the last whole run for a broker; None if there was none."""
     path = KEPT / f"{name}.json"
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Brokers that are judged: each is started for its turn, and stopped after it."""
+"""Brokers under test: each is started for its turn, and stopped after it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ READY = "barnabas cluster is ready: bootstrap.servers="
 
 @contextmanager
 def our_cluster(brokers: int, *options: str) -> Iterator[Broker]:
-    """`barnabas cluster`: brokers that are controllers too, or on the ZooKeeper that it brings along."""
+    """`barnabas cluster`: combined brokers and controllers, or brokers on its own ZooKeeper."""
     with tempfile.TemporaryDirectory(prefix="conform-") as directory:
         command = [sys.executable, "-m", "barnabas", "cluster", "--brokers", str(brokers), "--port", "0"]
         environment = {**os.environ, "PYTHONPATH": import_path()}
@@ -89,7 +89,7 @@ def our_cluster(brokers: int, *options: str) -> Iterator[Broker]:
                     outputs.append(line)
                 else:
                     raise UnavailableError(f"the cluster does not start:\n{''.join(outputs)}")
-                # What it says from now on would fill the pipe.
+                # Later output would fill the pipe.
                 threading.Thread(target=process.stdout.read, daemon=True).start()
                 where = "on ZooKeeper" if "--zookeeper" in options else "in a quorum"
                 yield Broker(address, f"Barnabas {__version__}, {brokers} brokers {where}")
@@ -109,7 +109,7 @@ MECHANISMS = {
 
 @contextmanager
 def secured(side: AbstractContextManager[Side], what: str) -> Iterator[Broker]:
-    """A broker with an authorizer, asked by a super user after a login."""
+    """A broker with an authorizer, tested by a super user after a login."""
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",

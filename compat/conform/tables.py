@@ -1,4 +1,4 @@
-"""The page of docs/conformance: brokers side by side, and what each of them does otherwise."""
+"""The page of docs/conformance: brokers side by side, and the deviations of each."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _spans(versions: Sequence[int]) -> str:
 
 
 def _without_names(text: str) -> str:
-    """Names of a run are different each time."""
+    """Replace names that differ from run to run."""
     text = re.sub(r"conform-[0-9a-f]{6}(-\w+)*", "NAME", text)
     return re.sub(r"\b\d{6,}\b", "N", text)
 

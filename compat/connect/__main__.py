@@ -1,7 +1,7 @@
-"""`python -m compat.connect`: each act of the console's page of Kafka Connect, done to Apache Kafka's own worker.
+"""`python -m compat.connect`: each action of the console's Kafka Connect page, on Apache Kafka's own worker.
 
-The rule: what the console says of a connector is looked up once more at the worker's REST interface, and what a connector
-copies is read from the broker.
+The rule: the state of a connector in the console is compared with the worker's REST interface, and copied records are
+read from the broker.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _request(method: str, url: str, headers: dict[str, str], body: Any = None) -
 
 
 def refusal(work: Callable[[], Any]) -> tuple[int, str]:
-    """Return status and error of what must be refused."""
+    """Return status and error message of a request, which must fail."""
     try:
         work()
     except urllib.error.HTTPError as error:
@@ -118,7 +118,7 @@ def refusal(work: Callable[[], Any]) -> tuple[int, str]:
 
 
 def until(what: str, work: Callable[[], Any]) -> Any:
-    """Ask until the answer is true. Raises AssertionError with the last one after a while."""
+    """Repeat `work` until its result is true; returns it. Raises AssertionError with the last result after a while."""
     ends_at = time.monotonic() + SECONDS_MAX
     last: Any = None
     while time.monotonic() < ends_at:
@@ -135,13 +135,13 @@ def until(what: str, work: Callable[[], Any]) -> Any:
 
 
 def check(what: str, actual: object, expected: object) -> None:
-    """Compare, and print what is good. Raises AssertionError."""
+    """Compare two values, and print `what` if they are equal. Raises AssertionError."""
     assert actual == expected, f"{what}: {actual!r}, not {expected!r}"
     print(f"good  {what}", flush=True)
 
 
 def acts(console: Console, worker: str, bootstrap: str, directory: Path) -> None:
-    """Do each act, and look at the worker and the broker. Raises AssertionError."""
+    """Do each action, and check the worker and the broker. Raises AssertionError."""
     source, target = directory / "in.txt", directory / "none" / "out.txt"
     source.write_text("".join(f"{line}\n" for line in LINES))
     path = f"/connectors/{quote('in lines', safe='')}"

@@ -1,6 +1,6 @@
 """Every API of a controller, on Apache Kafka's and on ours: python -m compat.controller.compare.
 
-The exit code is 1 when an answer, or a record that a request leads to, differs in a way that is not known.
+The exit code is 1 if a response, or a record written for a request, has an unknown difference.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Marks:
         self.of: tuple[list[tuple[str, int]], list[tuple[str, int]]] = [], []
 
     def noted(self, asked: Iterable[Step]) -> Iterator[Step]:
-        """Yield the steps, and note the ends when each has been asked."""
+        """Yield the steps, and record the log ends after each."""
         self._note("at first")
         for step in asked:
             yield step
@@ -50,7 +50,7 @@ class Marks:
 
 
 def compared(asked: list[Step], version: str, *, is_static: bool = False) -> list[Difference]:
-    """Return where the answers differ, and the records. Raises KafkaError, RuntimeError, StartError."""
+    """Return the differences between responses and between records. Raises KafkaError, RuntimeError, StartError."""
     with both(version, is_static=is_static) as sides:
         marks = Marks(sides)
         differences = run(marks.noted(asked), *sides, KNOWN, SETTLE_S)

@@ -1,6 +1,6 @@
-"""Requests that the schemas do not tell, of a cluster with one broker, and APIs that a controller does not have.
+"""Requests that cannot be derived from the schemas, for a cluster with one broker, and APIs that controllers lack.
 
-The rule: a step leaves behind what the next one needs; labels begin with the subject.
+The rule: a step sets up the state for the next one; labels begin with the subject.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def step(label: str, api: str, version: int, values: Values, user: str = "") -> 
 
 
 def of_one_broker() -> Iterator[Step]:
-    """Yield what a cluster of one broker that is not fenced is asked."""
+    """Yield the steps for a cluster of one unfenced broker."""
     yield from _not_served()
     yield from _topics()
     yield from _settings()
@@ -358,7 +358,7 @@ def _producer_ids() -> Iterator[Step]:
 
 
 def _mutations() -> Iterator[Step]:
-    """Yield changes of partitions by a client that may change few in a second (KIP-599)."""
+    """Yield changes of partitions by a client with a low controller mutation quota (KIP-599)."""
     user = "User:admin"
     for api, versions in (("CreateTopics", (5, 7)), ("CreatePartitions", (2, 3)), ("DeleteTopics", (4, 6))):
         for version in versions:

@@ -49,22 +49,22 @@ def is_address(value: Any) -> bool:
 
 
 def close(difference: Difference) -> bool:
-    """Return whether two times are those of the same request."""
+    """Return whether two times are close enough to be those of the same request."""
     return both(is_id)(difference) and abs(difference.theirs - difference.ours) < CLOSE_MS
 
 
 def batches_of(data: Any) -> list[tuple[int, int]]:
-    """Return first offset and number of records of each batch."""
+    """Return (base offset, record count) of each batch."""
     return [(header.base_offset, header.records_count) for _, header in iter_batches(data)]
 
 
 def same_batches(difference: Difference) -> bool:
-    """Return whether two pieces of logs have batches of the same offsets, whatever the ids and times in them."""
+    """Return whether two pieces of logs have batches with the same offsets; ids and times in them may differ."""
     return batches_of(difference.theirs) == batches_of(difference.ours) != []
 
 
 def only_led(difference: Difference) -> bool:
-    """Return whether Kafka's log has records of leaders that followed one that has resigned, and ours the others."""
+    """Return whether the records differ only in additional leader changes of Kafka's, as after a resignation."""
     theirs, ours = difference.whole
     rest = [record for record in theirs if record["Type"] != LEADER_CHANGE]
     return len(rest) < len(theirs) and rest == ours
@@ -77,7 +77,7 @@ def in_another_order(difference: Difference) -> bool:
 
 
 def twice(difference: Difference) -> bool:
-    """Return whether Kafka has a change of a partition twice that ours has once."""
+    """Return whether Kafka has the same change of a partition twice, and ours once."""
     theirs, ours = difference.whole
     return (
         bool(ours) and theirs == [*ours, *ours] and {record["Type"] for record in ours} == {"PartitionChange"}
@@ -91,13 +91,13 @@ def differ_in_number(difference: Difference) -> bool:
 
 
 def without_a_change(difference: Difference) -> bool:
-    """Return whether Kafka has a change of a registration that changes nothing."""
+    """Return whether Kafka has a change record of a registration without changes."""
     theirs, ours = difference.whole
     return theirs[:-1] == ours and set(theirs[-1]) == {"Type", "brokerId", "brokerEpoch", "version"}
 
 
 def refused(code: int) -> Any:
-    """Return what says whether an answer has this code as its only one."""
+    """Return a predicate: whether a response has this error code and no other."""
     return lambda answer: set(error_codes(answer)) - {0} == {code}
 
 

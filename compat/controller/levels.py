@@ -30,7 +30,7 @@ PATIENCE_S = 30
 
 
 class LevelsError(Exception):
-    """The quorum has done something else than expected."""
+    """The quorum did not behave as expected."""
 
 
 def _ask(node: Node, api: str, values: Values) -> Values:
@@ -39,7 +39,7 @@ def _ask(node: Node, api: str, values: Values) -> Values:
 
 
 def _raise(node: Node, *, only_asked: bool) -> str:
-    """Ask a leader to raise the level; returns why it does not, empty if it does."""
+    """Ask a leader to raise the level; returns its error message, empty on success."""
     entry = {"Feature": "kraft.version", "MaxVersionLevel": 1, "UpgradeType": 1}
     values = {"timeoutMs": 9000, "FeatureUpdates": [entry], "ValidateOnly": only_asked}
     answer = _ask(node, "UpdateFeatures", values)
@@ -47,7 +47,7 @@ def _raise(node: Node, *, only_asked: bool) -> str:
 
 
 def _wait(what: Callable[[], Any], problem: str) -> None:
-    """Wait until something is so. Raises LevelsError."""
+    """Wait until a condition holds. Raises LevelsError."""
     give_up = time.monotonic() + PATIENCE_S
     while not what():
         if time.monotonic() > give_up:
@@ -56,7 +56,7 @@ def _wait(what: Callable[[], Any], problem: str) -> None:
 
 
 def _leader_of(quorum: Quorum, *, is_ours: bool) -> Node:
-    """Return a leader of the kind that is wanted: others are stopped, and started again. Raises LevelsError."""
+    """Return a leader of ours or of Kafka's, by restarting leaders of the other kind. Raises LevelsError."""
     for _ in range(LEADERS_MAX):
         leader = quorum.leader()
         if isinstance(leader, OurController) == is_ours:

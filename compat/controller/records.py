@@ -1,6 +1,6 @@
-"""The records that requests have led to, by the request, as Kafka's own tool shows those of both logs.
+"""The records written for each request, as Kafka's own tool shows them in both logs.
 
-The rule: a record is compared field by field, its batch too; an id that is random counts by what it is the id of.
+The rule: records and their batches are compared field by field; a random id is replaced by the name of its entity.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIME = re.compile(r"\w+Timestamp")
 
 
 def records_by_label(version: str, side: ControllerSide, marks: Marks) -> dict[str, list[Any]]:
-    """Return the records of each request that has led to any, without what is random, and how many its batches have."""
+    """Return the records written for each request, without random values, and the record counts of their batches."""
     segments = sorted(side.metadata_dir.glob("*.log"))
     shown = [record for records in kafka_dump(version, segments).values() for record in records]
     names: dict[Any, str] = {**_names(shown), **side.ports}
@@ -57,7 +57,7 @@ def records_by_label(version: str, side: ControllerSide, marks: Marks) -> dict[s
 
 
 def _in_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return records; those of one type that follow each other by what they are about, where Kafka's order is random."""
+    """Return records; successive records of a type are sorted by their entity where Kafka's order is random."""
     ordered: list[dict[str, Any]] = []
     for kind, entries in groupby(records, key=itemgetter("Type")):
         several = list(entries)
@@ -88,7 +88,7 @@ def _labels(marks: Marks) -> Any:
 
 
 def _names(shown: Iterable[Shown]) -> Mapping[str, str]:
-    """Return what random ids are the ids of."""
+    """Return the names of entities by their random ids."""
     names: dict[str, str] = {}
     for record in shown:
         fields = record.fields

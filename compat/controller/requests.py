@@ -1,7 +1,7 @@
-"""One request of each API of a controller that is right, from which the odd ones are made (`compat/kit/mutation.py`).
+"""One valid request of each API of a controller, from which `compat/kit/mutation.py` derives the others.
 
-The rule: a request that changes something has a name, an id and a directory of its own, made from its label, so that one
-answer does not depend on another.
+The rule: a request that changes state has a name, an id and a directory made from its label, so that responses are
+independent.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ Answer = Callable[[Seen], Any]
 
 
 def epoch_of(broker: int) -> Answer:
-    """Return the epoch that a broker has been given."""
+    """Return the epoch of a registered broker, from an earlier response."""
     return lambda seen: seen[f"broker {broker}"].get("BrokerEpoch", -1)
 
 
 def topic_id_of(topic: str) -> Answer:
-    """Return the id that a topic has been given."""
+    """Return the id of a created topic, from an earlier response."""
     return lambda seen: seen[f"topic {topic}"]["Topics"][topic_index(seen, topic)]["TopicId"]
 
 
 def topic_index(seen: Seen, topic: str) -> int:
-    """Return the place of a topic among those that were created with it."""
+    """Return the index of a topic in the response that created it."""
     return [entry["Name"] for entry in seen[f"topic {topic}"]["Topics"]].index(topic)
 
 
 def id_of(text: str) -> bytes:
-    """Return an id that only this text has."""
+    """Return an id derived from a text, unique to it."""
     return hashlib.md5(text.encode(), usedforsecurity=False).digest()
 
 
 def number_of(text: str) -> int:
-    """Return the id of a broker that only this text has."""
+    """Return a broker id derived from a text, unique to it."""
     return REGISTERED_FIRST + int.from_bytes(id_of(text)[:3], "big")
 
 
 def registration(broker: int, name: str, *, dirs: int = 1, rack: str | None = None) -> Values:
-    """Return the request with which a broker registers."""
+    """Return the registration of a broker."""
     return {
         "BrokerId": broker,
         "ClusterId": CLUSTER_ID,
@@ -84,7 +84,7 @@ def registration(broker: int, name: str, *, dirs: int = 1, rack: str | None = No
 
 
 def heartbeat(broker: int, **fields: Any) -> Values:
-    """Return a heartbeat of a broker that has read everything."""
+    """Return a heartbeat of a broker that has read the whole log."""
     return {
         "BrokerId": broker,
         "BrokerEpoch": epoch_of(broker),
@@ -137,7 +137,7 @@ def _credential(name: str) -> list[tuple[str, int, Values]]:
 
 
 def proposal(topic: str = SPREAD) -> Values:
-    """Return the ISR that the leader of a partition proposes; it is the one that it has."""
+    """Return an AlterPartition of the partition's leader with its present ISR."""
     return {
         "BrokerId": 1,
         "BrokerEpoch": epoch_of(1),
@@ -149,7 +149,7 @@ def proposal(topic: str = SPREAD) -> Values:
 
 
 def token_hmac(seen: Seen) -> Any:
-    """Return the password of the token."""
+    """Return the HMAC of the token."""
     return seen[TOKEN]["Hmac"]
 
 

@@ -1,7 +1,7 @@
 """A controller of Kafka's and one of ours, formatted and configured alike, each alone in its quorum.
 
-The rule: nothing is appended to a log but by requests: no NoOp records, no sessions that end, no elections by time. So the
-records between two requests are those of the first one, and offsets are the same on both sides.
+The rule: only requests append to a log: no NoOp records, no session timeouts, no elections by timeout. So the records
+between two requests are those of the first one, and offsets are the same on both sides.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class ControllerSide(Side):
         return super().connect(client_id, user)
 
     def end(self, epoch: int) -> tuple[int, int]:
-        """Return epoch and end of the log, once the controller is active. Raises StartError.
+        """Return (epoch, end offset) of the log, once the controller is active. Raises StartError.
 
-        In another epoch than the one that is given it has to be active for a while: one that has failed may fail again.
+        In an epoch other than `epoch`, it must have been active for a while: a controller that failed may fail again.
         """
         give_up = time.monotonic() + START_TIMEOUT_S
         since = time.monotonic()
@@ -84,14 +84,14 @@ class ControllerSide(Side):
 
 
 class Forwarding(Connection):
-    """Asks in Envelopes, for a principal at an address, as a broker does."""
+    """Forwards requests in Envelopes, for a principal at an address, as a broker does."""
 
     def __init__(self, host: str, port: int, principal: str, client_id: str) -> None:
         super().__init__(host, port, client_id)
         self._principal = principal
 
     def ask(self, api: str, version: int, values: Values) -> Values:
-        """Ask an API in an Envelope; returns the fields of the response within, or the envelope's error."""
+        """Send a request in an Envelope; returns the fields of the inner response, or the envelope's error."""
         frame = encode_frame(api, version, values, client_id="forwarded")
         envelope = {
             "RequestData": frame,

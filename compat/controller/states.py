@@ -1,6 +1,6 @@
-"""Requests that the schemas do not tell: what brokers of a cluster go through, and voters of a quorum.
+"""Requests that cannot be derived from the schemas: the states of a cluster's brokers, and of a quorum's voters.
 
-The rule: a step leaves behind what the next one needs; labels begin with the subject.
+The rule: a step sets up the state for the next one; labels begin with the subject.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUORUM: Values = {"Topics": [{"TopicName": METADATA, "Partitions": [{"PartitionI
 
 
 def of_brokers() -> Iterator[Step]:
-    """Yield what brokers of a cluster of several go through."""
+    """Yield the steps for the states of several brokers."""
 
     def beat(label: str, broker: int, **fields: Any) -> Step:
         return step(f"heartbeat {label}", "BrokerHeartbeat", 2, heartbeat(broker, **fields))
@@ -110,7 +110,7 @@ def of_brokers() -> Iterator[Step]:
 
 
 def of_quorum() -> Iterator[Step]:
-    """Yield what voters are asked about themselves."""
+    """Yield the steps about the voters of a quorum."""
     for label, voter, directory in (
         ("itself", NODE_ID, DIRECTORY_ID),
         ("another dir of itself", NODE_ID, id_of("dir")),
@@ -120,7 +120,7 @@ def of_quorum() -> Iterator[Step]:
 
 
 def of_static_quorum() -> Iterator[Step]:
-    """Yield what a quorum with kraft.version 0 is asked, and how it goes up to 1 (KIP-853)."""
+    """Yield the steps for a quorum with kraft.version 0, and its upgrade to 1 (KIP-853)."""
     yield Step("quorum", "DescribeQuorum", 2, QUORUM)
     yield from _levels("before")
     for only_asked in (True, False):

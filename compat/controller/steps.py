@@ -1,7 +1,7 @@
-"""Everything that is asked of both controllers, in order.
+"""All requests to both controllers, in order.
 
-The rule: first what is about the quorum, while both leaders have the same epoch; then what a single broker that is not
-fenced can have, so that replicas are placed alike; last what is about several brokers.
+The rule: first the steps about the quorum, while both leaders have the same epoch; then those with one unfenced broker, so
+that both place replicas alike; last those about several brokers.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ DENIED = ("alice", "User:bob")
 def step(
     label: str, api: str, version: int, values: Values, user: str = "", *, settles: bool = False
 ) -> Step:
-    """Return a step, with what only answers have put in when it is asked."""
+    """Return a step; values from earlier responses are filled in when it is sent."""
     return Step(label, api, version, lambda seen: resolved(values, seen), user, settles)
 
 
 def steps() -> Iterator[Step]:
-    """Yield all of them."""
+    """Yield all steps."""
     yield step("quorum", "DescribeQuorum", 2, states.QUORUM)
     yield from _of(OF_QUORUM)
     yield from states.of_quorum()
@@ -60,7 +60,7 @@ def steps() -> Iterator[Step]:
 
 
 def static_steps() -> Iterator[Step]:
-    """Yield those of a quorum with its voters in the settings."""
+    """Yield the steps for a quorum with its voters in the settings."""
     yield from states.of_static_quorum()
 
 
@@ -85,7 +85,7 @@ def _of(rights: tuple[Right, ...]) -> Iterator[Step]:
 
 
 def numbered(all_steps: Iterator[Step]) -> list[Step]:
-    """Return steps, none with the label of another. Raises ValueError."""
+    """Return the steps as a list. Raises ValueError if two have the same label."""
     by_label: dict[str, Any] = {}
     for each in all_steps:
         while each.label in by_label:

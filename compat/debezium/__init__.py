@@ -1,1 +1,1 @@
-"""PostgreSQL and Debezium against our broker: a table of current rows beside the table that it is a copy of."""
+"""PostgreSQL and Debezium with our broker: a table of current rows, compared with its source table."""

@@ -1,7 +1,7 @@
-"""`python -m compat.debezium`: current rows of Debezium's topics beside the tables of PostgreSQL that they come from.
+"""`python -m compat.debezium`: current rows of Debezium's topics, compared with their source tables in PostgreSQL.
 
-The rule: jobs and Connect are killed while tables change; at the end every row must be there, with every value, and no
-other. One connector writes schemas into its records, the other writes bare JSON.
+The rule: jobs and Connect are killed while tables change; at the end the rows must be equal to the tables. One connector
+writes schemas into its records, the other writes JSON without schemas.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EXTRA = ("extra", {"decimal": [8, 4]})
 
 @dataclass
 class Copy:
-    """A topic of Debezium's, and the table of PostgreSQL that it tells of."""
+    """A topic of Debezium's, and its source table in PostgreSQL."""
 
     topic: str
     table: str
@@ -59,7 +59,7 @@ COPIES = [
 
 
 class Jobs:
-    """Jobs of the pipeline, each a process of its own."""
+    """Jobs of the pipeline, each in a separate process."""
 
     def __init__(self, directory: Path, bootstrap: str) -> None:
         self.directory, self.bootstrap = directory, bootstrap
@@ -104,7 +104,7 @@ class Jobs:
         return ["load", *place, "--trigger", "1 second", *SPARK]
 
     def current(self, copy: Copy, *more: str) -> list[str]:
-        """The command line of the job that is tried."""
+        """The command line of the job under test."""
         key = ["--key", ",".join(copy.key), "--envelope", "debezium", *copy.flags]
         return ["current", "--topic", copy.topic, "--lake", str(self.lake), *key, *SPARK, *more]
 
@@ -157,7 +157,7 @@ SPARK = ["--master", "local[1, 4]", "--conf", "spark.driver.memory=512m", "--con
 
 
 class Killed(threading.Thread):
-    """Runs a job in rounds, kills it at random times, and starts it again, until it is told to stop."""
+    """Runs a job in rounds, kills it at random times, and starts it again, until `end`."""
 
     def __init__(
         self, jobs: Jobs, copy: Copy, command: list[str], seconds: tuple[float, float], seed: int
@@ -169,7 +169,7 @@ class Killed(threading.Thread):
         self.ended: list[int] = []
 
     def run(self) -> None:
-        """Do it."""
+        """Run and kill the job."""
         while not self.stopping.is_set():
             process = self._jobs.start(*self._command)
             self.stopping.wait(self._random.uniform(*self._seconds))
@@ -187,7 +187,7 @@ class Killed(threading.Thread):
 
 
 def run(directory: Path, seconds: float, seed: int) -> list[str]:
-    """Do it all; returns what differs."""
+    """Run the whole test; returns the differences."""
     postgres, broker = Postgres(directory), Barnabas(directory)
     postgres.start()
     broker.start()
@@ -241,7 +241,7 @@ def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: i
 
 
 def wait_until(is_so: Callable[[], bool], text: str) -> None:
-    """Wait until something is so. Raises AssertionError after long."""
+    """Wait until a condition holds. Raises AssertionError with `text` after a timeout."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not is_so():
         assert time.monotonic() < deadline, text
@@ -268,7 +268,7 @@ def wait_for_topics(jobs: Jobs) -> None:
 
 
 def settle(jobs: Jobs, work: Workload, postgres: Postgres) -> list[str]:
-    """Load and apply the rest, then compare. A column that was added is filled in by a backfill."""
+    """Load and apply the rest, then compare; returns the differences. A backfill fills in an added column."""
     problems = []
     print(
         json.dumps({"statements": work.statements, "kills": {copy.topic: copy.kills for copy in COPIES}}),

@@ -21,7 +21,7 @@ def rows_of(postgres: Postgres, table: str) -> list[dict[str, Any]]:
 
 
 def differences(theirs: list[dict[str, Any]], ours: list[dict[str, Any]], key: tuple[str, ...]) -> list[str]:
-    """Name the rows that differ, and how."""
+    """Return a line for each row that differs, with its values."""
     mine = {tuple(row[name] for name in key): row for row in ours}
     texts = [] if len(mine) == len(ours) else [f"{len(ours)} rows have {len(mine)} keys"]
     for row in theirs:

@@ -1,6 +1,6 @@
 """The processes of a run: PostgreSQL with a log that can be decoded, and Kafka Connect with Debezium's connector.
 
-The rule: each is on loopback, with a directory of its own, and ended by its pid.
+The rule: each is on loopback, with a separate directory, and is ended by its pid.
 """
 
 from __future__ import annotations

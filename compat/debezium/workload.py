@@ -1,6 +1,6 @@
 """Changes of two tables, from a seed, in transactions: some fail, some change keys, some truncate.
 
-The rule: PostgreSQL alone knows what came of them.
+The rule: only PostgreSQL has the result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Workload:
         )
 
     def send(self, sql: str) -> None:
-        """Send statements; failures of theirs are meant."""
+        """Send statements; failures are ignored, as they are intended."""
         assert self._psql.stdin is not None
         self._psql.stdin.write(sql + "\n")
         self._psql.stdin.flush()

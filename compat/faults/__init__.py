@@ -1,1 +1,1 @@
-"""Three brokers and three ZooKeepers, each on a host of its own, under load of stock clients, and everything fails."""
+"""Three brokers and three ZooKeepers, each on a separate host, under faults and the load of stock clients."""

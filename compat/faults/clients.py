@@ -1,7 +1,7 @@
 """Stock producers under faults: librdkafka, the Java client and franz-go, each with a topic of its own; and a reader.
 
-The rule: a record is owed from the moment that the client says it is there. What a client gives up is a failure: its
-retries are there for faults.
+The rule: a record must not be lost once the client reports it as delivered. A record that a client gives up is a failure:
+its retries must cover all faults.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Acknowledging(ABC):
-    """A producer that sends 0, 1, 2, ... and what it was answered."""
+    """A producer that sends 0, 1, 2, ..., and its acknowledgements."""
 
     is_idempotent = True
 
@@ -55,7 +55,7 @@ class Acknowledging(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """Send nothing more, and wait until everything is answered."""
+        """Stop sending, and wait for all acknowledgements."""
         self.end()
         self._thread.join(DELIVERY_S + STOP_S)
         if self._thread.is_alive():
@@ -67,7 +67,7 @@ class Acknowledging(ABC):
         self.times[partition].append(time.monotonic())
 
     def longest_pause(self, since: float, until: float) -> float:
-        """The longest time (s) for which a partition had no acknowledgement, of what began between two moments."""
+        """Return the longest time (s) without an acknowledgement of a partition, of pauses that begin in an interval."""
         longest = 0.0
         for partition in range(PARTITIONS):
             times = list(self.times[partition])
@@ -78,7 +78,7 @@ class Acknowledging(ABC):
         return longest
 
     def resumed_after(self, moment: float) -> float:
-        """Time (s) from a moment until every partition had an acknowledgement again."""
+        """Return the time (s) from a moment until every partition had an acknowledgement again."""
         now = time.monotonic()
         nexts = [
             next((time_s for time_s in list(self.times[partition]) if time_s >= moment), now)
@@ -94,11 +94,11 @@ class Acknowledging(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Send until `end` is called, and wait for all answers."""
+        """Send until `end` is called, and wait for all acknowledgements."""
 
     @abstractmethod
     def end(self) -> None:
-        """Have `run` return soon."""
+        """Make `run` return soon."""
 
 
 class Librdkafka(Acknowledging):
@@ -153,13 +153,13 @@ class Librdkafka(Acknowledging):
 
 
 class PlainLibrdkafka(Librdkafka):
-    """confluent-kafka without idempotence: what is sent again may be there twice."""
+    """confluent-kafka without idempotence: retries may write duplicates."""
 
     is_idempotent = False
 
 
 class Program(Acknowledging):
-    """A producer in a process of its own; the lines of the process are its answers."""
+    """A producer in a separate process; it prints a line for each acknowledgement."""
 
     _process: subprocess.Popen[str] | None = None
 
@@ -169,10 +169,10 @@ class Program(Acknowledging):
 
     @abstractmethod
     def line(self, text: str) -> None:
-        """Understand a line of its output."""
+        """Process a line of its output."""
 
     def run(self) -> None:
-        """Read what it says until it ends."""
+        """Process its output until it ends."""
         with (self.directory / f"{self.topic}.err").open("ab") as errors:
             self._process = subprocess.Popen(
                 self.command(),
@@ -208,7 +208,7 @@ class Java(Program):
         )  # fmt: skip
 
     def line(self, text: str) -> None:
-        """Understand a line of JSON."""
+        """Process a line of JSON."""
         told = json.loads(text)
         if told["name"] == "producer_send_success":
             self.note(int(told["value"]), told["partition"], told["offset"])
@@ -216,13 +216,13 @@ class Java(Program):
             self.errors.append(f"record {told['value']}: {told['message']}")
 
     def end(self) -> None:
-        """SIGTERM: it sends what it has, and ends."""
+        """Send SIGTERM: it sends its queued records, and ends."""
         if self._process is not None:
             self._process.terminate()
 
 
 def fetch() -> None:
-    """Fetch and build what the programs are made of, where that has not been done. Raises KafkaError, SetupError."""
+    """Fetch and build the programs, unless that was done before. Raises KafkaError, SetupError."""
     release("3.9")
     _franz_go()
 
@@ -240,7 +240,7 @@ class FranzGo(Program):
         return [*_franz_go(), self.bootstrap, self.topic, str(PARTITIONS), str(self.rate)]
 
     def line(self, text: str) -> None:
-        """Understand `<number> <partition> <offset>`."""
+        """Process a line `<number> <partition> <offset>`."""
         words = text.split(maxsplit=2)
         if words[0] == "error":
             self.errors.append(f"record {words[1]}: {words[2].strip()}")
@@ -254,7 +254,7 @@ class FranzGo(Program):
 
 
 class Reader:
-    """A consumer (librdkafka) in a group that reads all topics while things fail: nothing that it was given may be lost."""
+    """A consumer (librdkafka) in a group that reads all topics during faults: no record that it has read may be lost."""
 
     def __init__(self, bootstrap: str, topics: list[str]) -> None:
         self.seen: dict[tuple[str, int, int], bytes] = {}

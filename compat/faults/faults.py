@@ -1,7 +1,7 @@
 """Faults of a cluster: one function for each kind of fault, from its beginning until it is over.
 
-The rule: at any time at most one broker is out of the cluster; whatever a fault has broken is whole again when its
-function returns, but for replicas that have to catch up.
+The rule: at any time at most one broker is out of the cluster; a fault is repaired when its function returns, except for
+replicas that have to catch up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IN_SYNC_S = 60.0
 
 @dataclass(slots=True)
 class Fault:
-    """One fault of one round, as it was drawn."""
+    """One random fault of one round."""
 
     cluster: FaultyCluster
     random: Random
@@ -33,7 +33,7 @@ class Fault:
         return [id_ for id_ in BROKERS if id_ != self.broker.broker_id]
 
     def pause(self, least: float, most: float) -> float:
-        """Wait for a time that is drawn, and return it."""
+        """Wait for a random time, and return it."""
         seconds = self.random.uniform(least, most)
         time.sleep(seconds)
         return seconds
@@ -99,7 +99,7 @@ def cut_from_zookeeper(fault: Fault) -> str:
 
 
 def cut_from_brokers(fault: Fault) -> str:
-    """A broker is cut off from the other brokers alone: what it leads waits for the end of it."""
+    """A broker is cut off from the other brokers alone: records of its partitions wait for the end of the fault."""
     for host in fault.others:
         fault.cluster.network.cut(fault.broker.host, host)
     seconds = fault.pause(1, SESSION_S * 2)
@@ -146,7 +146,7 @@ def quorum_lost(fault: Fault) -> str:
 
 
 def _until_nothing_is_led_from(fault: Fault, disk: int) -> None:
-    """Wait until the broker leads no partition with its log on a disk. Raises ClusterError."""
+    """Wait until the broker leads no partition with a log on a disk. Raises ClusterError."""
     names = {path.name for path in fault.broker.log_dirs[disk].glob("*-*")}
     if not names:
         return

@@ -1,7 +1,7 @@
 """Hosts on one machine: network namespaces on a bridge, and disks of their own, in namespaces that end with this process.
 
-The rule: nothing of it is seen outside. The program starts itself again in a network and a mount namespace of its own
-(as root, or by a user namespace), and all is gone when it has ended, however it ends.
+The rule: nothing is visible outside. The program starts itself again in a separate network and mount namespace (as root, or
+by a user namespace), and everything is removed when it ends, however it ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HostError(Exception):
 
 
 def enter_namespaces(module: str, arguments: Sequence[str]) -> None:
-    """Start this program again in namespaces of its own; returns in there. Raises HostError."""
+    """Start this program again in separate namespaces; returns only in there. Raises HostError."""
     if os.environ.get(INSIDE):
         return
     for program in ("unshare", "nsenter", "ip", "mount"):
@@ -58,7 +58,7 @@ def die_with_parent() -> None:
 
 
 def run(*command: str) -> None:
-    """Run a command of the system. Raises HostError with what it says."""
+    """Run a command of the system. Raises HostError with its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise HostError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
@@ -101,7 +101,7 @@ class Network:
         return ["nsenter", f"--net=/proc/{self._holders[host].pid}/ns/net", "--"]
 
     def cut(self, source: int, target: int, *, both_ways: bool = True) -> None:
-        """Lose what `source` sends to `target`, without a word to either."""
+        """Silently drop packets from `source` to `target`."""
         for host, other in ((source, target), (target, source)) if both_ways else ((source, target),):
             self._cuts.add((host, other))
             self._ip(host, "neigh", "replace", address(other), "lladdr", NOBODY, "nud", "permanent")
@@ -155,7 +155,7 @@ class Disk:
         return self._image is not None
 
     def fill(self) -> None:
-        """Take all the room that is left."""
+        """Fill the disk."""
         with (self.path / "ballast").open("ab", buffering=0) as ballast:
             for size in (1 << 20, 1 << 12, 1):
                 try:
@@ -165,7 +165,7 @@ class Disk:
                     continue
 
     def free(self) -> None:
-        """Give the room back."""
+        """Free the space that `fill` has taken."""
         (self.path / "ballast").unlink(missing_ok=True)
 
     def freeze(self) -> None:
@@ -180,7 +180,7 @@ class Disk:
             run("fsfreeze", "--unfreeze", str(self.path))
 
     def break_down(self) -> None:
-        """Have all reads and writes fail with an error from now on, until `mend`."""
+        """Make all reads and writes fail with an error until `mend`."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, EXT4_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
@@ -188,7 +188,7 @@ class Disk:
             os.close(descriptor)
 
     def mend(self) -> None:
-        """Mount it again; no process may have files of it open. What was not synced before it broke is lost."""
+        """Mount it again; no process may have files of it open. Data that were unsynced at the failure are lost."""
         run("umount", str(self.path))
         run("mount", "-o", "loop", str(self._image), str(self.path))
 

@@ -1,6 +1,6 @@
-"""The cluster: ZooKeepers and brokers as processes on hosts of their own, and what ZooKeeper says of them.
+"""The cluster: ZooKeepers and brokers as processes on separate hosts, and their state in ZooKeeper.
 
-The rule: a machine keeps its address and its disks, whatever befalls the process on it.
+The rule: a machine keeps its address and its disks, whatever happens to its process.
 """
 
 from __future__ import annotations
@@ -141,11 +141,11 @@ class BrokerMachine:
         self._barnabas.start()
 
     def stop(self) -> None:
-        """SIGTERM. Raises BrokerError when it ends badly."""
+        """Stop it by SIGTERM. Raises BrokerError if it does not end cleanly."""
         self._barnabas.stop()
 
     def kill(self) -> None:
-        """SIGKILL, whether it still runs or not."""
+        """Kill it by SIGKILL, if it still runs."""
         self._barnabas.end()
 
     def suspend(self) -> None:
@@ -166,7 +166,7 @@ class BrokerMachine:
         return self.log_dirs[0] / name
 
     def complaints(self) -> list[str]:
-        """Lines of its log that tell of an error of its own."""
+        """Return the lines of its log about internal errors."""
         return self._barnabas.complaints()
 
 
@@ -212,7 +212,7 @@ class FaultyCluster:
         self.close()
 
     def close(self) -> None:
-        """End everything; data stay where they are until the disks go."""
+        """End all processes; the data are kept until the disks are removed."""
         for broker in self.brokers.values():
             for disk in broker.disks:
                 disk.thaw()
@@ -270,7 +270,7 @@ class FaultyCluster:
         ]
 
     def out_of_sync(self) -> dict[str, Mapping[str, Any]]:
-        """Partitions that have no leader, or of which not all replicas are in sync."""
+        """Return the partitions without a leader or with replicas that are not in sync."""
         return {
             name: state
             for name, state in self.states().items()
@@ -278,7 +278,7 @@ class FaultyCluster:
         }
 
     def wait_in_sync(self, seconds: float) -> float:
-        """Wait until all brokers are there and all replicas in sync; returns how long it took. Raises ClusterError."""
+        """Wait until all brokers are registered and all replicas in sync; returns the seconds. Raises ClusterError."""
         begun = time.monotonic()
         for broker in self.brokers.values():
             if broker.has_ended:

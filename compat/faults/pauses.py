@@ -20,10 +20,10 @@ CHECK_S = 1.0
 
 
 class Registrations:
-    """Notes when brokers' registrations go. Lifecycle: `start` once all are there, `stop`."""
+    """Records when brokers' registrations end. Lifecycle: `start` once all brokers are registered, `stop`."""
 
     def __init__(self, client: KazooClient, paths: dict[int, str]) -> None:
-        """`paths` are those of the registrations by broker."""
+        """`paths` has the znode of each broker's registration."""
         self._client = client
         self._paths = paths
         self._gone: dict[int, list[float]] = defaultdict(list)
@@ -39,7 +39,7 @@ class Registrations:
         self._is_over.set()
 
     def gone_at(self, broker_id: int, since: float) -> float | None:
-        """When (`time.monotonic`) a broker's registration went first after `since`."""
+        """Return when (`time.monotonic`) a broker's registration first ended after `since`; None if it did not."""
         return next((moment for moment in self._gone[broker_id] if moment >= since), None)
 
     def _watch(self, broker_id: int) -> None:
@@ -71,7 +71,7 @@ class Pauses:
     resumed: dict[str, float] | None = None
 
     def late(self, resume_within_s: float) -> dict[str, float]:
-        """The clients that took longer to go on."""
+        """Return the clients that took longer to resume, with their times (s)."""
         return {name: pause for name, pause in (self.resumed or {}).items() if pause > resume_within_s}
 
 

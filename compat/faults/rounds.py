@@ -1,4 +1,4 @@
-"""Rounds of faults under load, each drawn from the seed, and what is looked at between and after them."""
+"""Rounds of random faults under load, from a seed, and the checks between and after them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ QUIET_S = (0.2, 1.0)
 
 
 class Rounds:
-    """One run. `run` returns what was broken; `figures` gets a line of JSON for each round."""
+    """One run. `run` returns the broken guarantees; `figures` gets a line of JSON for each round."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Rounds:
         return Pauses(longest, round(gone_at - begun, 2), resumed)
 
     def _victim(self, cluster: FaultyCluster, role: str) -> int:
-        """Draw a broker: one that leads most, the controller, or any."""
+        """Choose a broker: the one with the most leaders, the controller, or any."""
         any_broker = self._random.choice(list(cluster.brokers))
         if role == "controller":
             return max(cluster.controller(), 0) or any_broker

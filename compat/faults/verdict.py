@@ -1,6 +1,6 @@
-"""Promises at the end: everything acknowledged is there, where it was said to be, and all replicas are the same.
+"""Guarantees at the end: each acknowledged record is at its reported offset, and all replicas are equal.
 
-The rule: the topics themselves are the witness, read to their ends by a stock consumer.
+The rule: the evidence are the topics, read to their ends by a stock consumer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
 
 
 def broken_promises(producer: Acknowledging, records: dict[tuple[int, int], bytes]) -> list[str]:
-    """Promises to a producer that were not kept."""
+    """Return the broken guarantees of a producer."""
     broken = [f"{len(producer.errors)} errors, the first: {producer.errors[0]}"] if producer.errors else []
     numbers = {where: int(value) for where, value in records.items()}
     counts = Counter(numbers.values())
@@ -66,7 +66,7 @@ def broken_promises(producer: Acknowledging, records: dict[tuple[int, int], byte
 
 
 def lost_reads(reader: Reader, topic: str, records: dict[tuple[int, int], bytes]) -> list[str]:
-    """Records that the reader was given and that are not there any more."""
+    """Return the records that the reader has received and that are lost."""
     wrong = [
         (where, value) for (of, *where), value in reader.seen.items() if of == topic and records.get(tuple(where)) != value
     ]  # fmt: skip
@@ -76,7 +76,7 @@ def lost_reads(reader: Reader, topic: str, records: dict[tuple[int, int], bytes]
 
 
 def compare_replicas(cluster: FaultyCluster, topics: Iterable[str]) -> int:
-    """See that all replicas have the same bytes; returns how many partitions were compared. Raises ClusterError."""
+    """Check that all replicas have equal bytes; returns the number of compared partitions. Raises ClusterError."""
     names = [name for name in cluster.states() if name.rpartition("-")[0] in set(topics)]
     for name in names:
 

@@ -1,1 +1,1 @@
-"""Inputs by the million that no client should send, and what must hold whatever they are: see README.md."""
+"""Millions of hostile inputs, and the guarantees that must hold for all of them: see README.md."""

@@ -30,7 +30,7 @@ FOUND = Path(__file__).resolve().parents[2] / ".data" / "fuzz"
 
 @dataclass
 class Running:
-    """A target that is run: how much it was sent, and what was found."""
+    """A running target: the number of inputs so far, and the findings."""
 
     target: Target
     run_round: RunRound
@@ -98,7 +98,7 @@ def main(argv: list[str]) -> int:
 
 
 def _is_done(run: Running, count: int, rounds: int) -> bool:
-    """Return whether it has been run enough; without a bound never."""
+    """Return whether a target has had enough inputs or rounds; False without a bound."""
     return bool((count and run.inputs >= count) or (rounds and run.rounds >= rounds))
 
 

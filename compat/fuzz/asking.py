@@ -1,4 +1,4 @@
-"""A client that waits for each answer, over any stream and without threads: a simulated clock would run on meanwhile."""
+"""A client that waits for each response, over any stream, without threads, as a simulated clock would advance meanwhile."""
 
 from __future__ import annotations
 

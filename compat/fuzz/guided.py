@@ -6,8 +6,8 @@
 
 The functions are those of `compat.fuzz.pure`, and `compat.fuzz.guided_login`.
 
-Inputs that reach something new are kept below `.data/fuzz/TARGET`; one that shows a mistake is written to the current
-directory, and belongs into `compat/fuzz/corpus/TARGET`.
+Inputs that reach new code are kept below `.data/fuzz/TARGET`; one that shows a bug is written to the current directory, and
+belongs into `compat/fuzz/corpus/TARGET`.
 """
 
 from __future__ import annotations

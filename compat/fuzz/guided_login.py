@@ -1,6 +1,6 @@
 """A client's whole life before a login, as one function of bytes, for a fuzzer guided by coverage.
 
-A broker in a simulated world lives in a thread of its own; its event loop stands still between two inputs.
+A broker in a simulated world runs in a separate thread; its event loop is paused between two inputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GuidedLogin:
         self._thread: threading.Thread | None = None
 
     def check(self, data: bytes) -> None:
-        """Send `data` over a connection of its own. Raises AssertionError where the broker does what it must not."""
+        """Send `data` over a new connection. Raises AssertionError for a forbidden response."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()

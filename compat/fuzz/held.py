@@ -41,7 +41,7 @@ class Kerberos:
         return self._tickets.context(HOST)
 
     def keep(self, token: bytes) -> None:
-        """Remember a first token that was answered."""
+        """Store a first token that the broker has accepted."""
         if len(self.answered) < KEPT_TOKENS_MAX:
             self.answered.append(token)
 
@@ -92,7 +92,7 @@ class Held:
 
 
 class KerberosLogin:
-    """A login with Kerberos, right but for what is drawn."""
+    """A login with Kerberos, valid except for random changes."""
 
     def __init__(self, rng: random.Random, held: Kerberos | None) -> None:
         self._rng = rng
@@ -101,7 +101,7 @@ class KerberosLogin:
         self._first = b""
 
     def token(self, answered: bytes) -> tuple[bytes, bool]:
-        """Return the next token, and whether it ends a login that is right; `answered` is the broker's, b"" at first."""
+        """Return the next token, and whether it completes a valid login; `answered` is the broker's token, b"" at first."""
         rng = self._rng
         if self._held is None or (self._context is None and rng.random() < 0.4):
             return logins.gssapi(rng), False

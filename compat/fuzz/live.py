@@ -99,7 +99,7 @@ class Live:
             yield asker
 
     def run_round(self, rng: random.Random, count: int) -> Round:
-        """Run a round, and see that the broker lives and accepts valid logins."""
+        """Run a round, and check that the broker is alive and accepts valid logins."""
         result: Round = trio.run(partial(self._play, rng, count))
         self._growth.look()
         return result
@@ -128,7 +128,7 @@ class Live:
         return result
 
     async def judge(self, result: Round) -> None:
-        """See that the broker lives, and accepts valid logins."""
+        """Check that the broker is alive, and accepts valid logins."""
         for mechanism in ("",) if self._is_open else logins.MECHANISMS[:4]:
             try:
                 with trio.fail_after(ANSWER_SECONDS_MAX):
@@ -141,8 +141,8 @@ class Live:
                 result.found(f"after a round nobody can log in with {mechanism}: {error!r}")
 
     def close(self) -> list[Finding]:
-        """End the broker, and judge what it kept and wrote."""
-        # Whom everything is allowed to may fill the broker: topics, groups, settings of topics.
+        """End the broker, and check its memory and its log; returns the findings."""
+        # A client with all permissions may fill the broker: topics, groups, settings of topics.
         findings = [] if self._is_open else self._growth.findings()
         findings += [Finding(f"its log says {line}") for line in self._broker.complaints()[:10]]
         text = self._broker.log.read_bytes()
@@ -195,7 +195,7 @@ CONTEXT = _context()
 
 
 async def records(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
-    """Shake hands, with some of the records damaged; what a broker answers must be records, too."""
+    """Run a TLS handshake with some damaged records; the broker must answer with records, too."""
     line = _line(stream)
     received = bytearray()
     sent: list[bytes] = []
@@ -264,7 +264,7 @@ def _split(data: bytes) -> list[bytes]:
 
 
 def _changed(record: bytes, rng: random.Random) -> list[bytes]:
-    """Return what is sent instead of a record."""
+    """Return the records to send in place of a record."""
     kind = rng.randrange(12)
     body = bytearray(record[5:])
     if kind == 0:
@@ -315,7 +315,7 @@ def _no_records(data: bytes) -> str:
 
 
 async def frames_over_tls(rng: random.Random, stream: trio.SocketStream, result: Round, held: Held) -> None:
-    """Run a session behind a handshake that is right."""
+    """Run a session after a valid handshake."""
     secured = trio.SSLStream(stream, CONTEXT, server_hostname="localhost", https_compatible=True)
     with trio.move_on_after(ANSWER_SECONDS_MAX) as waiting:
         try:

@@ -44,7 +44,7 @@ EXPECTED_AUDIENCE = "kafka"
 
 
 def plain(rng: random.Random) -> tuple[bytes, bool]:
-    """Return a token of PLAIN, and whether it is right."""
+    """Return a token of PLAIN, and whether it is valid."""
     if rng.random() < ENTITLED_SHARE:
         return f"\0{USER}\0{PASSWORD}".encode(), True
     parts = [
@@ -85,7 +85,7 @@ def scram_final(
     token: tuple[str, str] = ("", ""),
     ended: tuple[str, str] = ("", ""),
 ) -> tuple[bytes, bool]:
-    """Return a final message for a challenge, and whether it is right.
+    """Return a final message for a challenge, and whether it is valid.
 
     `token` and `ended` are delegation tokens, ids with their passwords: one that lets its owner in, and one that did so.
     """
@@ -173,7 +173,7 @@ def _numbered(rng: random.Random, number: int, content: bytes) -> bytes:
 
 
 def _encrypted(rng: random.Random) -> bytes:
-    """Return something encrypted by a key that is not there."""
+    """Return EncryptedData with an unknown key."""
     kind = _numbered(rng, 0, _der(rng, 2, bytes((rng.choice((0, 1, 17, 18, 23, 255)),))))
     content = rng.randbytes(rng.choice((0, 1, 16, 60, 300, 5000)))
     return _der(rng, 0x30, kind + _numbered(rng, 2, _der(rng, 4, content)))
@@ -209,7 +209,7 @@ def gssapi(rng: random.Random) -> bytes:
 
 
 def damaged(rng: random.Random, token: bytes) -> bytes:
-    """Return a token with something changed, cut or added."""
+    """Return a token with bytes changed, removed or added."""
     data = bytearray(token or b"\0")
     kind = rng.randrange(5)
     at = rng.randrange(len(data))
@@ -244,7 +244,7 @@ def jwks() -> str:
 
 
 def claims(now_s: int, **other: Any) -> dict[str, Any]:
-    """Claims that let alice in."""
+    """Return claims of a valid token of alice."""
     return {"sub": USER, "aud": EXPECTED_AUDIENCE, "iat": now_s, "exp": now_s + 7200, **other}
 
 
@@ -264,7 +264,7 @@ def _part(value: object) -> str:
 
 
 def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
-    """Return a JWT, and whether it is right. `now_s` is the broker's time, rounded so that signatures can be kept."""
+    """Return a JWT, and whether it is valid. `now_s` is the broker's time, rounded so that signatures can be cached."""
     if rng.random() < ENTITLED_SHARE:
         return right_token(now_s), True
     header = {
@@ -350,12 +350,12 @@ def _read(text: str) -> list[bytes]:
 
 
 def right_token(now_s: int) -> str:
-    """Return a token that lets alice in."""
+    """Return a valid token of alice."""
     return _signed(now_s + 7200, EXPECTED_AUDIENCE, USER)
 
 
 def bearer(rng: random.Random, now_s: int) -> tuple[bytes, bool]:
-    """Return a message of OAUTHBEARER, and whether it is right."""
+    """Return a message of OAUTHBEARER, and whether it is valid."""
     text, is_right = token(rng, now_s)
     gs2 = rng.choice(("n,,", "n,,", "n,,", "n,a=alice,", "n,a=bob,", "y,,", "n,", "", "p=x,,"))
     scheme = rng.choice(

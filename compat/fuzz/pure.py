@@ -1,4 +1,4 @@
-"""Functions that take bytes of strangers, alone: decoders, records, compression, records of coordinators, settings.
+"""Functions of untrusted bytes: decoders, records, compression, records of coordinators, settings.
 
 Each is one function of bytes, so that a coverage-guided fuzzer can drive it too (`python -m compat.fuzz.guided`). The rule:
 what it raises is what its docstring says, and what it accepts can be written and read again.
@@ -50,7 +50,7 @@ Check = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Pure:
-    """A function of bytes and inputs to begin with. What `check` raises is a finding."""
+    """A function of bytes, and initial inputs. An exception of `check` is a finding."""
 
     name: str
     takes: str
@@ -74,7 +74,7 @@ def _codecs() -> list[tuple[int, bool, int]]:
 
 
 def decode_message(data: bytes) -> None:
-    """Decode the rest of `data` as what its first two bytes choose; what is decoded is written, and read again the same."""
+    """Decode the rest of `data` as the message that its first two bytes choose; it must survive encoding and decoding."""
     if len(data) < 2:
         return
     every = _codecs()
@@ -159,7 +159,7 @@ def append_records(data: bytes) -> None:
 
 
 def _put_right(records: bytearray) -> None:
-    """Give every batch and message the checksum and the size that it should have."""
+    """Set the right checksum and size of every batch and message."""
     if len(records) >= 61 and records[16] == 2:
         struct.pack_into(">i", records, 8, len(records) - 12)
         struct.pack_into(">I", records, 17, crc32c.crc32c(bytes(records[21:])))
@@ -319,7 +319,7 @@ def _damages() -> list[bytes]:
 
 
 def read_settings(data: bytes) -> None:
-    """Read a file of settings: each value is taken, or refused with the setting's name."""
+    """Read a file of settings: each value is accepted, or rejected with the setting's name."""
     text = data.decode(errors="replace")
     try:
         properties = parse_properties(text)

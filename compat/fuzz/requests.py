@@ -1,8 +1,7 @@
 """Requests of every API and version, mutated, from a client with all permissions: as fast as a broker takes them.
 
-Many connections at once, a few frames on each, in one piece. The rule: a frame counts when the broker has taken it, which
-is when it was answered, or when the connection was closed at it; what comes behind a frame that cannot be read is never
-looked at.
+Many connections at once, with a few frames each, sent in one piece. The rule: a frame counts when the broker has processed
+it: when it was answered, or the connection was closed because of it. The broker ignores frames after an invalid one.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ def _whole_frames() -> list[bytes]:
 
 
 class Conversation:
-    """One connection: what it sends in one piece, and how many answers it gets."""
+    """One connection: the frames that it sends in one piece, and the number of responses."""
 
     def __init__(self, endpoint: tuple[str, int], sent: list[bytes]) -> None:
-        """Connect, as far as that goes without waiting. Raises OSError."""
+        """Begin to connect, without waiting. Raises OSError."""
         self.frames = len(sent)
         self.data = b"".join(sent)
         self.answers = 0
@@ -72,7 +71,7 @@ class Conversation:
 
     @property
     def taken(self) -> int:
-        """Number of frames that the broker has looked at."""
+        """Number of frames that the broker has processed."""
         return min(self.frames, self.answers + self.is_ended)
 
     @property
@@ -81,14 +80,14 @@ class Conversation:
         return self._sent == len(self.data)
 
     def send(self) -> None:
-        """Send what goes without waiting, then that nothing more comes. Raises OSError."""
+        """Send bytes without waiting, and shut down the sending side after the last one. Raises OSError."""
         self._sent += self.socket.send(self.data[self._sent :])
         self.moved_at = time.monotonic()
         if self.has_sent:
             self.socket.shutdown(socket.SHUT_WR)
 
     def receive(self) -> None:
-        """Count what has come. Raises OSError."""
+        """Count the received responses. Raises OSError."""
         data = self.socket.recv(READ_BYTES)
         self.moved_at = time.monotonic()
         if not data:
@@ -121,7 +120,7 @@ class Crowd:
         self._last: deque[bytes] = deque(maxlen=REMEMBERED)
 
     def run(self, count: int) -> Round:
-        """Go on until the broker has taken so many frames."""
+        """Run until the broker has processed `count` frames."""
         result = Round()
         try:
             while result.inputs < count and not result.findings:

@@ -1,8 +1,8 @@
-"""One connection before a login: what it sends, and whether what it is answered is allowed.
+"""One connection before a login: its requests, and checks that the responses are allowed.
 
-Before a login a broker may answer three APIs and nothing else: ApiVersions, SaslHandshake and SaslAuthenticate; in the
-middle of an exchange of tokens it says to any other request that it is out of turn (ILLEGAL_SASL_STATE). Answers come in
-the order of the requests. The rule: everything else is a finding, and so is a login without right credentials.
+Before a login a broker may answer only ApiVersions, SaslHandshake and SaslAuthenticate; during an exchange of tokens it
+answers any other request with ILLEGAL_SASL_STATE. Responses are in the order of the requests. The rule: everything else is
+a finding, and so is a login without valid credentials.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Line:
 
 
 class StuckError(OSError):
-    """The broker neither goes on nor closes."""
+    """The broker neither answers nor closes the connection."""
 
 
 def line_of(stream: trio.abc.Stream, end: Callable[[], Awaitable[None]]) -> Line:
@@ -237,7 +237,7 @@ class Session:
         await self._line.end()
 
     async def _read(self) -> None:
-        """Take what comes, until the end."""
+        """Receive until the end of the connection."""
         try:
             while len(self._data) <= ANSWER_BYTES_MAX and (part := await self._line.receive()):
                 self._data += part
@@ -278,7 +278,7 @@ class Session:
     # --- an exchange, step by step ------------------------------------------------------------------------------
 
     async def _exchange(self) -> None:
-        """Log in by the rules of a mechanism but for something, with requests or bare tokens."""
+        """Log in by the rules of a mechanism, with a random deviation, with requests or bare tokens."""
         rng = self._rng
         if rng.random() < 0.3:
             await self._send(hello(rng, self._id()))
@@ -420,7 +420,7 @@ class Session:
 
     @staticmethod
     def _problem(key: int, version: int, correlation_id: int, answer: bytes, sent: bytes) -> str:
-        """Say what is wrong with an answer; nothing if it is allowed."""
+        """Return the problem with a response, empty if it is allowed."""
         if answer[:4] != struct.pack(">i", correlation_id):
             return f"the answer to request {correlation_id} begins with {answer[:4]!r}"
         if key == API_VERSIONS and answer[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):

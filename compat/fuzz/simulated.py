@@ -73,7 +73,7 @@ def settings(listener: str, jwks: Path, kerberos: Kerberos | None, **other: str)
 
 
 def credentials(mechanism: str, now_s: int) -> SaslCredentials:
-    """Return what lets alice in."""
+    """Return the credentials of alice."""
     if mechanism == "OAUTHBEARER":
         return SaslCredentials(mechanism, tokens=lambda: logins.right_token(now_s))
     return SaslCredentials(mechanism, logins.USER, logins.PASSWORD)
@@ -120,7 +120,7 @@ async def _delegation_token(asker: Asker) -> TokenPair:
 
 
 class LogWatch(logging.Handler):
-    """Formats every line of the broker's log, and keeps those that should not be."""
+    """Formats every line of the broker's log, and keeps unexpected ones."""
 
     def __init__(self, held: Held) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ LINE_CHARS_MAX = 4096
 
 @contextmanager
 def watched(watch: LogWatch) -> Iterator[None]:
-    """Have a watch read every line of the log, and no other handler."""
+    """Make the watch the only handler of the log."""
     logger = logging.getLogger("barnabas")
     level, propagates = logger.level, logger.propagate
     logger.addHandler(watch)
@@ -225,7 +225,7 @@ class SimulatedLogins:
         self._objects: list[int] = []
 
     def run_round(self, rng: random.Random, count: int) -> Round:
-        """Run a round in a world of its own."""
+        """Run a round in a new world."""
         held = Held(NOW_S, kerberos=self._kerberos)
         watch = LogWatch(held)
         with watched(watch):
@@ -266,7 +266,7 @@ class SimulatedLogins:
         return SimulatedBroker(world, nursery, settings=settings(listener, self._jwks, self._kerberos))
 
     def close(self) -> list[Finding]:
-        """Return what was found of all rounds together."""
+        """Return the findings about all rounds together."""
         if self._kerberos is not None:
             self._kerberos.close()
         self._directory.cleanup()

@@ -1,7 +1,7 @@
-"""A target takes hostile input, and says what was wrong with the way it was taken.
+"""A target receives hostile input, and reports problems with its handling.
 
-The rule: everything random is drawn from the generator that is given, so that a seed repeats a round; what a round finds
-is a list of sentences, each with the bytes that show it.
+The rule: all random values come from the passed generator, so that a seed repeats a round; findings are sentences, each
+with the bytes that show it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @dataclass
 class Finding:
-    """Something that should not be: what it is, and the input that led to it."""
+    """A problem: its description, and the input that caused it."""
 
     text: str
     data: bytes = b""
@@ -31,7 +31,7 @@ class Round:
     findings: list[Finding] = field(default_factory=list)
 
     def found(self, text: str, data: bytes = b"") -> None:
-        """Note a finding; of very many the first are enough."""
+        """Record a finding; only the first ones are kept."""
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(Finding(text, data))
 
@@ -43,7 +43,7 @@ RunRound = Callable[[random.Random, int], Round]
 
 @dataclass(frozen=True)
 class Target:
-    """A row of the table. `open` makes what runs rounds; `close` ends it, and returns what is found then."""
+    """A row of the table. `open` creates the runner of rounds; its `close` ends it, and returns the last findings."""
 
     name: str
     takes: str
@@ -88,7 +88,7 @@ class Growth:
         self._seen.append(self._measure())
 
     def findings(self) -> list[Finding]:
-        """Return whether it grew, if there were rounds enough to tell."""
+        """Return a finding if memory grew; none if there were too few rounds."""
         if len(self._seen) < 2 * self.WARM_ROUNDS:
             return []
         before, after = max(self._seen[: self.WARM_ROUNDS]), min(self._seen[-self.WARM_ROUNDS :])

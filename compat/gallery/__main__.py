@@ -1,7 +1,7 @@
 """python -m compat.gallery NAME...: show bugs of released clients, from a clean start.
 
 Each program runs with the version that has the bug, where it has to be shown, and with a later one without it, where it
-must not be. Ends with 1 when one of the two is otherwise, and with 2 when a program came to no verdict.
+must not be. The exit code is 1 if one of the two is otherwise, and 2 if a program has no verdict.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _shown(bug: Bug, only: str) -> tuple[int, list[Outcome]]:
-    """Run a bug with its versions; returns the exit code and what came of each run."""
+    """Run a bug with its versions; returns the exit code and the outcome of each run."""
     print(f"{bug.name}: {bug.title}\n  {bug.issue}", flush=True)
     code, outcomes = 0, []
     for version in (only,) if only else bug.versions:

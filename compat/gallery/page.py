@@ -1,4 +1,4 @@
-"""The page of the gallery, written from what a run of all of it has seen."""
+"""The page of the gallery, written from the outcomes of a full run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEPT = Path(__file__).resolve().parents[2] / ".tools" / "gallery" / "outcomes.js
 
 
 def keep(bug: Bug, outcomes: Sequence[Outcome]) -> None:
-    """Keep what a run of a bug has seen."""
+    """Store the outcomes of a bug."""
     kept = _kept()
     kept[bug.name] = [asdict(outcome) for outcome in outcomes]
     KEPT.write_text(json.dumps(kept, indent=1), encoding="utf-8")

@@ -27,7 +27,7 @@ QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 class ShowError(Exception):
-    """The program has come to no verdict; the message says why."""
+    """The program has no verdict; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[str, int]:
 
 
 def _verdict(bug: Bug, output: str, code: int) -> tuple[str, str]:
-    """Return the verdict and what was seen. Raises ShowError where there is none."""
+    """Return the verdict and the observation. Raises ShowError if there is none."""
     if code < 0 and bug.ends_by_signal:
         return SHOWN, f"the client's process was ended by {signal.Signals(-code).name}"
     for line in reversed(output.splitlines()):

@@ -1,1 +1,1 @@
-"""Attacks on a running broker, and what they do to a client beside them that sends little."""
+"""Attacks on a running broker, and their effect on a concurrent quiet client."""

@@ -1,7 +1,7 @@
-"""An attack, and the tools that it has at hand: sockets, frames, a seed, and a list for what went wrong.
+"""An attack and its tools: sockets, frames, a seed, and a list of problems.
 
-The rule: an attack ends by itself when its time is over, talks to the one broker that it is given, and closes what it
-has opened. What it finds wrong it says with `expect`; what the broker owes all clients is judged in `trial`.
+The rule: an attack ends by itself when its time is over, uses only the given broker, and closes its connections. It reports
+wrong responses with `expect`; general guarantees of the broker are checked in `trial`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def attack(name: str, sends: str, expects: str, **options: Any) -> Callable[[Act
 
 
 class Peer:
-    """One connection of an attacker: bytes out, whole answers in."""
+    """One connection of an attacker: sends bytes, receives whole responses."""
 
     def __init__(self, host: str, port: int, *, receive_buffer: int = 0) -> None:
         self.socket = socket.socket()
@@ -84,7 +84,7 @@ class Peer:
             raise PeerClosed(str(error)) from None
 
     def send_some(self, data: bytes) -> int:
-        """Send what fits now; returns how many bytes. Raises PeerClosed."""
+        """Send without waiting; returns the number of sent bytes. Raises PeerClosed."""
         try:
             # `socket.send` would wait for as long as the timeout says, whatever its flags.
             return os.write(self.socket.fileno(), data)
@@ -103,7 +103,7 @@ class Peer:
         return decoded(api, version, self.answer())
 
     def drain(self, within_s: float) -> bool:
-        """Read and drop all that comes; true once the broker has closed the connection."""
+        """Read and discard data for a time; returns whether the broker has closed the connection."""
         ends = time.monotonic() + within_s
         while (remaining_s := ends - time.monotonic()) > 0:
             if not is_readable(self.socket, remaining_s):
@@ -193,7 +193,7 @@ class Target:
         return short if self.is_short else full
 
     def expect(self, is_so: bool, otherwise: str) -> None:
-        """Note a wrong answer."""
+        """Record `otherwise` as a problem unless `is_so`."""
         if not is_so and len(self.problems) < 20:
             self.problems.append(otherwise)
 
@@ -207,11 +207,11 @@ class Target:
     # --- connections ----------------------------------------------------------------------------------------
 
     def connect(self, *, receive_buffer: int = 0) -> Peer:
-        """A connection that is closed at the end of the attack at the latest."""
+        """Return a connection, which is closed at the end of the attack at the latest."""
         return self._stack.enter_context(Peer(self.host, self.port, receive_buffer=receive_buffer))
 
     def connect_many(self, count: int, *, receive_buffer: int = 0) -> list[Peer]:
-        """As many as possible up to `count`; a broker may refuse."""
+        """Return up to `count` connections, as a broker may refuse some."""
         peers = []
         for _ in range(count):
             try:

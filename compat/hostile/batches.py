@@ -1,6 +1,6 @@
-"""Record batches and message sets as bytes, of every format and codec, sound or built to cost more than they weigh.
+"""Record batches and message sets as bytes, of every format and codec, valid or costly for their size.
 
-The rule: what a bomb holds is built by repeating bytes, so that building it costs this side little.
+The rule: the content of a bomb is repeated bytes, so that building it is cheap.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Requests as bytes for attacks: filled by the schema, with arrays of any length, or mutated.
 
-The rule: what is random is drawn from the generator that is given, so that a seed repeats it.
+The rule: random values come from the passed generator, so that a seed repeats them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def framed(api: str, version: int, body: bytes, correlation_id: int = 1, client_
 
 
 def plausible(api: str, field: Field, index: int) -> Any:
-    """A value that fits the field's type and what its schema says it names."""
+    """Return a value that fits the field's type and the entity type in its schema."""
     if field.type.name == "string":
         return f"hostile-{field.entity_type or 'value'}-{index}"
     if field.type.name == "uuid":

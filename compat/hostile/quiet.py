@@ -1,10 +1,10 @@
-"""A client that sends little: one small record at a time and a fetch of it, each timed, in a process of its own.
+"""A quiet client: one small record at a time and a fetch of it, each timed, in a separate process.
 
     python -m compat.hostile.quiet HOST:PORT TOPIC     commands on stdin, one JSON object a line on stdout
 
-`begin` forgets the latencies so far, `end` tells those since, `check` reads back what was acknowledged, `quit` ends.
-The rule: it is a process of its own, so that an attacker's Python does not hold it up, and knows only what brokers of
-every kind serve.
+`begin` discards the latencies so far, `end` prints those since, `check` reads back acknowledged records, `quit` ends.
+The rule: it is a separate process, so that the attacker's Python does not delay it, and uses only APIs that all kinds of
+brokers serve.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FETCH_BYTES_MAX = 1 << 20
 
 
 class Quiet:
-    """The loop: numbers 0, 1, 2, ... as records; what was acknowledged at which offset is kept."""
+    """The loop: numbers 0, 1, 2, ... as records; the offsets of acknowledged ones are kept."""
 
     def __init__(self, host: str, port: int, topic: str) -> None:
         self.address = host, port
@@ -43,7 +43,7 @@ class Quiet:
         self.peer = Peer(host, port)
 
     def turn(self) -> None:
-        """One record in, and out again."""
+        """Produce one record, and fetch it."""
         values = NUMBER.pack(self.number)
         try:
             answer = self._ask("Produce", 7, produce_values(self.topic, [(0, one_record(values))]))
@@ -63,7 +63,7 @@ class Quiet:
             self._connect_again()
 
     def check(self) -> list[str]:
-        """Read back all that was acknowledged since the last check; returns what is wrong."""
+        """Read back all records acknowledged since the last check; returns the problems."""
         expected = {offset: number for number, offset in self.acknowledged}
         self.acknowledged = []
         end = max(expected, default=-1) + 1
@@ -155,11 +155,11 @@ class QuietProcess:
         self._line()
 
     def begin(self) -> None:
-        """Forget what was measured so far."""
+        """Discard the measurements so far."""
         self._command("begin")
 
     def end(self) -> dict[str, Any]:
-        """Latencies in ms, sorted, and what went wrong since `begin`."""
+        """Return the latencies (ms, sorted) and the problems since `begin`."""
         answer: dict[str, Any] = self._command("end")
         return answer
 

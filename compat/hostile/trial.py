@@ -1,4 +1,4 @@
-"""One attack on one broker: what the quiet client felt, what memory and log grew by, and which promises were broken.
+"""One attack on one broker: latencies of the quiet client, growth of memory and log, and broken guarantees.
 
 The rule: promises are counted, times are only shown. Broken is: the broker has ended or does not answer, an acknowledged
 record is missing, memory or log grew beyond the bound, a traceback in its output, an answer that is not the right one.
@@ -113,7 +113,7 @@ class _RssWatch(threading.Thread):
 
 
 def lacks(attack: Attack, victim: Victim, target: Target) -> str:
-    """Why an attack makes no sense against this broker; empty when it does."""
+    """Return why an attack does not apply to this broker; empty if it does."""
     lacking = [f"{api} v{version}" for api, version in attack.needs if not target.serves(api, version)]
     if lacking:
         return f"{', '.join(lacking)} not served"
@@ -139,7 +139,7 @@ def quiet_beside(victim: Victim) -> Iterator[QuietProcess]:
 def run(
     attack: Attack, victim: Victim, quiet: QuietProcess, *, seed: int, seconds: float, is_short: bool
 ) -> Result:
-    """Attack a broker that runs; returns what was seen. Raises nothing that the broker could be the cause of."""
+    """Attack a running broker; returns the result. Failures of the broker are in the result, not raised."""
     result = Result(attack)
     rng = random.Random(f"{seed} {attack.name}")
     versions = victim.versions()
@@ -185,7 +185,7 @@ def _felt(result: Result, quiet: QuietProcess) -> None:
 
 
 def _judge(result: Result, victim: Victim, log_before: int) -> None:
-    """Hold the broker to what it owes all clients."""
+    """Check the general guarantees of the broker."""
     if not victim.answers():
         result.broken.append("the broker does not answer any more")
         return
@@ -213,7 +213,7 @@ def _judge(result: Result, victim: Victim, log_before: int) -> None:
 
 
 def _last_words(output: str) -> str:
-    """The line of the log that tells which error the first traceback is about."""
+    """Return the line of the log with the error of the first traceback."""
     lines = output.splitlines()
     start = next((n for n, line in enumerate(lines) if "Traceback" in line or " CRITICAL " in line), 0)
     after = [line for line in lines[start + 1 :] if line and not line.startswith((" ", "\t"))]

@@ -1,6 +1,6 @@
 """One Kafka broker on loopback: settings, formatting, start, readiness, stop.
 
-The rule: everything of a broker (settings, data, output, pids) is in the one directory it was given.
+The rule: all files of a broker (settings, data, output, pids) are in its directory.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def free_port() -> int:
 class ZooKeeperServer:
     """The ZooKeeper that Kafka brings along, on loopback, for one broker or for several; `address` is HOST:PORT.
 
-    `tls` are ZooKeeper's settings for TLS (`ssl.*`): with them it speaks nothing else. Without `syncs` a transaction is
-    answered before it is flushed to the disk: it outlives the process all the same, and a disk that others keep busy for
-    seconds costs no session. With a `jaas` file, which has a section Server, clients can log in by SASL.
+    `tls` are ZooKeeper's settings for TLS (`ssl.*`): with them it accepts only TLS. Without `syncs` a transaction is
+    answered before it is flushed to the disk: it still survives the process, and a disk that is busy for seconds ends no
+    session. With a `jaas` file, which has a section Server, clients can log in by SASL.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ZooKeeperServer:
         return self._process.pid()
 
     def start(self) -> None:
-        """Start and wait until it gives sessions; with TLS, until it accepts connections. Raises KafkaError."""
+        """Start and wait until it opens sessions; with TLS, until it accepts connections. Raises KafkaError."""
         config = self.directory / "zoo.cfg"
         port = "clientPort" if self._tls is None else "secureClientPort"
         lines = [
@@ -116,7 +116,7 @@ class ZooKeeperServer:
 
 
 def kept_port(directory: Path, name: str) -> int:
-    """A port that stays the same when this directory is used again; it is kept in the file `name`."""
+    """Return a port that stays the same for this directory; it is stored in the file `name`."""
     path = directory / name
     if not path.exists():
         path.write_text(f"{free_port()}\n")
@@ -124,7 +124,7 @@ def kept_port(directory: Path, name: str) -> int:
 
 
 def wait_until_ready(what: str, process: JavaProcess, ready: Callable[[], bool]) -> None:
-    """Wait until `ready` says so. Raises KafkaError when the process ends, or when it takes too long."""
+    """Wait until `ready` returns True. Raises KafkaError if the process ends, or if it takes too long."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while not ready():
         process.check_running()
@@ -181,7 +181,7 @@ class RealKafka:
 
     @property
     def output(self) -> Path:
-        """The file with all that the broker says."""
+        """The file with the output of the broker."""
         return self._broker.output
 
     @property
@@ -225,7 +225,7 @@ class RealKafka:
             self._zookeeper.stop()
 
     def kill(self) -> None:
-        """End the broker with SIGKILL: nothing is closed, nothing said."""
+        """End the broker with SIGKILL, without a clean shutdown."""
         self._broker.kill()
 
     def __enter__(self) -> RealKafka:

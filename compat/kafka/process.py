@@ -1,6 +1,6 @@
 """Long-running Java processes: start in the background, find again by pid file, stop.
 
-The rule: only a process of a pid that we wrote down, and that still is that program, is ever signalled.
+The rule: only a process with a pid from our pid file, that still runs that program, is ever signalled.
 """
 
 from __future__ import annotations

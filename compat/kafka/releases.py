@@ -1,4 +1,4 @@
-"""Releases of Kafka that there are here, and their jars from Maven Central.
+"""The supported releases of Kafka, and their jars from Maven Central.
 
 The rule: a release is one small pom; its jars are fetched once, into `.tools/kafka/`, and nowhere else.
 """
@@ -79,7 +79,7 @@ def fetch(release: Release) -> Path:
 
 
 def require(program: str, how: str) -> None:
-    """Raise KafkaError when a program is not there, saying how to get it."""
+    """Raise KafkaError if a program is missing; the message tells how to get it."""
     if not shutil.which(program):
         raise KafkaError(f"{program} is missing; install {how}")
 

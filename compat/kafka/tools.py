@@ -18,7 +18,7 @@ RUNNER = Path(__file__).parent / "ToolRunner.java"
 SEPARATOR = "\x1f"
 ANSWER = b"\x1e"
 TOOLS_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# Where Kafka 4 has its tools; what an older line has elsewhere is below.
+# Classes of the tools in Kafka 4; those with other names in older releases are below.
 TOOLS = {
     "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",

@@ -1,9 +1,9 @@
-"""Compare what Kafka's dump tool and ours say of the same directory: one that we wrote, and one that Kafka wrote.
+"""Compare the output of Kafka's dump tool and ours for the same directory: one that we wrote, and one that Kafka wrote.
 
     python -m compat.log.compare [--version 4.x|3.9] [--writer barnabas|kafka|both] [--keep DIR]
 
-The rule: every batch, record and entry of every file is compared; the exit code is 1 if one differs, or if either
-tool finds fault with a file.
+The rule: every batch, record and entry of every file is compared; the exit code is 1 if one differs, or if either tool
+reports a problem of a file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> int:
 
 @contextmanager
 def barnabas(directory: Path) -> Iterator[str]:
-    """Our broker on that dir, until the block ends; its bootstrap address."""
+    """Run our broker on a log dir for the length of the block; yields its bootstrap address."""
     command = [sys.executable, "-m", "barnabas", "serve", "--listen", "127.0.0.1:0", "--data", str(directory)]
     for name, value in SETTINGS.items():
         command += ["--set", f"{name}={value}"]
@@ -86,7 +86,7 @@ def write_with_kafka(directory: Path, version: str) -> Path:
 
 
 def compare(writer: str, log_dir: Path, version: str) -> int:
-    """Compare all partitions of a log dir; returns how many differences there are."""
+    """Compare all partitions of a log dir; returns the number of differences."""
     problems: list[str] = []
     counts: Counter[str] = Counter()
     for partition in sorted({path.parent for path in dumps.files_of(log_dir)}):

@@ -208,7 +208,7 @@ def _camel_name(name: str) -> str:
 
 
 def _leaves(value: Any) -> Any:
-    """Numbers as text, for Kafka prints some of them so."""
+    """Return a value with its numbers as text, as Kafka prints some of them so."""
     if isinstance(value, dict):
         return {name: _leaves(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -217,7 +217,7 @@ def _leaves(value: Any) -> Any:
 
 
 def differences(ours: Any, theirs: Any, at: str = "") -> Iterator[str]:
-    """Places where a value of ours is not that of Kafka's tool; fields that only we have are not looked at."""
+    """Yield the places where our value differs from that of Kafka's tool; fields of ours alone are ignored."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name, value in theirs.items():
             yield from differences(ours.get(name), value, f"{at}.{name}")

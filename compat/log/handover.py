@@ -1,10 +1,10 @@
-"""Hand a log dir over: written by us, taken on by Apache Kafka 3.9, and by us again; and one that Kafka began.
+"""Handover of a log dir: written by us, adopted by Apache Kafka 3.9, and by us again; and one that Kafka began.
 
     python -m compat.log.handover [--version 3.9] [--writer barnabas|kafka|both] [--keep DIR]
 
-The rule: a broker that opens the dir must serve the same records, committed offsets and transactions as the one before,
-and take more; and must find a clean end, so that nothing is repaired or rebuilt. A dir has logs and no topics, so
-Kafka's controller is told of them through ZooKeeper, as if it had made them.
+The rule: a broker that opens the dir must serve the same records, committed offsets and transactions as the previous one,
+and accept more; it must find a clean shutdown, so that no log is recovered. As a dir has logs but no metadata, its topics
+are registered in ZooKeeper, as if Kafka's controller had created them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TIMEOUT_S = 30
 KAFKA_WRITERS = ("3.9", "4.x")
 KAFKA_BROKER_ID = 1
 PRODUCER_IDS_USED = 99_999  # or fewer, by us; Kafka must not give them to others
-# What Kafka's log managers say of a dir that they trust, and of a log that they do not.
+# Messages of Kafka's log manager about a dir with a clean shutdown, and about a log to recover.
 TRUST = "since clean shutdown file was found"
 DISTRUST = re.compile(
     r"recovering unflushed|corrupt|rebuilding index|found invalid|ERROR kafka.log", re.IGNORECASE
@@ -49,7 +49,7 @@ DISTRUST = re.compile(
 
 
 class Seen(NamedTuple):
-    """All that a client can see: records by isolation level, and committed offsets by group."""
+    """The content as seen by clients: records by isolation level, and committed offsets by group."""
 
     uncommitted: list[tuple[object, ...]]
     committed: list[tuple[object, ...]]
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
-    """Go all the way; returns what was not as it must be."""
+    """Run all handovers of a dir that we write; returns the problems."""
     with barnabas(logs) as bootstrap:
         workload.write(bootstrap)
         write_compacted(bootstrap)
@@ -127,7 +127,7 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
 
 
 def take_over(directory: Path, version: str) -> list[str]:
-    """Take on a dir that Kafka wrote; returns what was not as it must be."""
+    """Adopt a dir that Kafka wrote; returns the problems."""
     with RealKafka(version, data=directory, settings=SETTINGS) as kafka:
         setting = workload.segment_setting(version)
         workload.write(kafka.bootstrap, segment_setting=setting)
@@ -153,7 +153,7 @@ def take_over(directory: Path, version: str) -> list[str]:
 
 
 class Topic(NamedTuple):
-    """A topic as its logs tell of it: id in Kafka's spelling, leader epochs by partition."""
+    """A topic as read from its logs: its id in Kafka's form, and leader epochs by partition."""
 
     topic_id: str
     epochs: dict[int, int]
@@ -184,7 +184,7 @@ def to_kafkas_meta_properties(logs: Path) -> str:
 
 
 def register(address: str, cluster_id: str, topics: dict[str, Topic]) -> None:
-    """Tell a ZooKeeper that is empty of the cluster and its topics, as Kafka's controller would have."""
+    """Register the cluster and its topics in an empty ZooKeeper, as Kafka's controller would."""
     zookeeper = KazooClient(address)
     zookeeper.start(TIMEOUT_S)
 
@@ -231,11 +231,11 @@ def register(address: str, cluster_id: str, topics: dict[str, Topic]) -> None:
         zookeeper.close()
 
 
-# --- what clients write and see ---------------------------------------------------------------------------------
+# --- records and offsets of clients -----------------------------------------------------------------------------
 
 
 def write_compacted(bootstrap: str, segment_setting: str = "internal.segment.bytes") -> None:
-    """A topic that has been compacted by the time this returns: few keys, many values, tombstones, small segments."""
+    """Write a topic and wait until it is compacted: few keys, many values, tombstones, small segments."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {
         "cleanup.policy": "compact",
@@ -287,7 +287,7 @@ def has_added(seen: Seen, who: str) -> bool:
 
 
 def look(bootstrap: str) -> Seen:
-    """Read everything there is."""
+    """Read all records and committed offsets."""
     uncommitted: list[tuple[object, ...]] = []
     committed: list[tuple[object, ...]] = []
     for topic, partitions in TOPICS.items():
@@ -331,7 +331,7 @@ def read(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[tu
 
 
 def shown(message: Message) -> tuple[object, ...]:
-    """Everything that a client learns of a record."""
+    """Return all fields of a record that a client sees."""
     return (
         message.partition(),
         message.offset(),
@@ -365,7 +365,7 @@ def report(who: str, seen: Seen) -> None:
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Ask again until it is so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + 3 * TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline:

@@ -296,7 +296,7 @@ def _since(time_ms: int) -> int | str:
 
 
 def history_of(kind: str) -> Callable[[HistoryRun], None]:
-    """Return what runs a history of a kind."""
+    """Return the function that runs a history of a kind."""
     return lambda run: LogHistory(kind, run).act()
 
 

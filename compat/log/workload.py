@@ -1,7 +1,6 @@
 """Content of the logs that are compared: every codec, headers, nulls, transactions, groups.
 
-The rule: the same calls of confluent-kafka whichever broker listens, and nothing that depends on the clock but
-timestamps.
+The rule: the calls of confluent-kafka are the same for both brokers, and only timestamps depend on the clock.
 """
 
 from __future__ import annotations

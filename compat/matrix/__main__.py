@@ -50,7 +50,7 @@ PRODUCE = tuple(case for case in CASES if case.startswith("produce-"))
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
-    """The command line. Ends the process with 2 when something in it does not exist."""
+    """Parse the command line. Ends the process with 2 for an unknown name."""
     parser = argparse.ArgumentParser(
         prog="python -m compat.matrix", description="Stock clients against a broker."
     )
@@ -96,7 +96,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     chosen = _chosen(parser, "client", options.clients, [*clients.names(), *SUITES])
     options.cases = _chosen(parser, "case", options.cases, CASES)
     options.clients = [name for name in chosen if name not in SUITES]
-    # Whoever asks for single cases of the matrix does not mean those of a suite, unless it is asked for too.
+    # Single cases of the matrix do not include those of a suite, unless the suite is named, too.
     options.suites = [
         name for name in chosen if name in SUITES and (options.cases == list(CASES) or not options.clients)
     ]
@@ -114,7 +114,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def _with_security(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
-    """The choice of clients and cases when only security is looked at."""
+    """Return the choice of clients and cases for --security."""
     if not re.fullmatch(r"(barnabas|kafka)(-.+)?", options.against):
         parser.error("--security starts the broker: --against barnabas or kafka")
     is_all = options.keep or (not options.clients and options.channels == list(CHANNELS))
@@ -128,7 +128,7 @@ def _with_security(parser: argparse.ArgumentParser, options: argparse.Namespace)
 
 
 def _with_releases(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
-    """The choice of clients and cases against brokers of old releases."""
+    """Return the choice of clients and cases with brokers of old releases."""
     if options.against != "barnabas":
         parser.error("--as-version starts the brokers")
     try:
@@ -164,7 +164,7 @@ class Run:
         return ":" in self.options.against
 
     def broker(self, name: str, settings: Mapping[str, str] = NOTHING_ELSE) -> Broker:
-        """A fresh broker with a directory of its own, unless one is given."""
+        """Return a new broker with a separate directory, or the given one."""
         if self.is_given:
             return Given(self.options.against)
         directory = self.directory / name
@@ -175,7 +175,7 @@ class Run:
         return ApacheKafka(directory, version or "4.x", settings)
 
     def cluster(self, name: str, settings: Mapping[str, str]) -> Broker:
-        """Three fresh brokers on ZooKeeper, unless the broker under test has none."""
+        """Return three new brokers on ZooKeeper; a single broker if the one under test does not support it."""
         has_zookeeper = self.options.against in ("barnabas", "kafka-3.9")
         if not has_zookeeper:
             return self.broker(name, settings)
@@ -229,7 +229,7 @@ class Run:
         return verdicts
 
     def _with(self, broker: Broker, cases: Iterable[str], program: Callable[[], Verdicts]) -> Verdicts:
-        """Run something with a broker around it; how the broker took it is one more verdict."""
+        """Run a program with a running broker; the broker's behaviour is one more verdict."""
         try:
             broker.start()
         except (BrokerError, KafkaError) as error:
@@ -251,7 +251,7 @@ class Run:
 
     @staticmethod
     def environment(records: int, **more: str) -> dict[str, str]:
-        """Environment of clients; more patient than they are by themselves, since many may run at the same time."""
+        """Return the environment of clients, with longer timeouts than their defaults, as many may run at once."""
         return {"COMPAT_CASE_TIMEOUT_S": CASE_TIMEOUT_S, "COMPAT_RECORDS": str(records), **more}
 
     def log(self, client: str) -> Path:
@@ -261,7 +261,7 @@ class Run:
     # --- interop ------------------------------------------------------------------------------------------------
 
     def together(self, pool: ThreadPoolExecutor) -> None:
-        """All clients write in all codecs to one broker, and each reads what the others wrote in codecs it knows."""
+        """Let all clients write with all codecs to one broker, and read the others' topics with supported codecs."""
         broker = self.broker("interop")
         records = min(self.options.records, INTEROP_RECORDS_MAX)
 
@@ -362,7 +362,7 @@ def _print_what_was_said(failures: Iterable[tuple[str, str, Verdict]]) -> None:
 def _releases(options: argparse.Namespace) -> int:
     """Run the clients against brokers of the chosen releases; returns the exit code.
 
-    What is found is kept as soon as a client is done, so that a run can be stopped at any time and gone on with.
+    The results of a client are stored immediately, so that a run can be stopped and resumed.
     """
     results = history.History()
     names: list[str] = options.as_version

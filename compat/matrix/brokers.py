@@ -1,4 +1,4 @@
-"""The brokers that the matrix tests: Barnabas as a new user starts it, and Apache Kafka to compare with.
+"""The brokers under test: Barnabas with the settings of a new user, and Apache Kafka for comparison.
 
 The rule: a broker is a process with a directory of its own, on loopback, at an address that stays the same when it is
 restarted; only a process started here is ever signalled.
@@ -31,17 +31,17 @@ METRICS = " metrics=http://"
 READY_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 30
 SIGNALS = {"term": signal.SIGTERM, "kill": signal.SIGKILL}
-# All that is set: clients that cannot create topics get what the others ask for.
+# The only settings: topics of clients that cannot create topics get the same partitions as those of others.
 SETTINGS = {"num.partitions": "3"}
 NOTHING_ELSE: Mapping[str, str] = {}
 
 
 class BrokerError(Exception):
-    """The broker does not start, has ended by itself, or does not end; the message says which."""
+    """The broker does not start, has ended by itself, or does not end; the message has the reason."""
 
 
 class Broker(Protocol):
-    """A broker as the matrix needs it."""
+    """A broker under test."""
 
     bootstrap: str
 
@@ -49,10 +49,10 @@ class Broker(Protocol):
         """Start and wait until it serves. Raises BrokerError or KafkaError."""
 
     def stop(self, how: str = "term") -> None:
-        """End it by SIGTERM (`term`) or SIGKILL (`kill`). Raises BrokerError when it had ended, or ends badly."""
+        """End it by SIGTERM (`term`) or SIGKILL (`kill`). Raises BrokerError if it had ended, or ends uncleanly."""
 
     def complaints(self) -> list[str]:
-        """Lines of its log that tell of an error of its own."""
+        """Return the lines of its log about internal errors."""
         return []
 
     def restart(self, how: str) -> None:
@@ -224,7 +224,7 @@ class BarnabasCluster(Barnabas):
         super().stop(how)
 
     def pause(self, number: int, seconds: float) -> None:
-        """Stop one of the brokers for a while, as a machine that swaps: it is not missed, and answers late."""
+        """Pause one of the brokers, as on a machine that swaps: it keeps its session, and answers late."""
         os.kill(self.pids[number], signal.SIGSTOP)
         try:
             time.sleep(seconds)
@@ -267,11 +267,11 @@ class ApacheKafka(Broker):
         self._kafka.stop()
 
     def complaints(self) -> list[str]:
-        return []  # What Kafka says of itself is not ours to judge.
+        return []  # Kafka's own log is not judged.
 
 
 class Given(Broker):
-    """A broker that another process has started: it is neither stopped nor judged by its log."""
+    """A broker of another process: it is neither stopped nor judged by its log."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -1,4 +1,4 @@
-"""Channels: the ways in which a client can connect with security, and which of them each client knows.
+"""Channels: the secure ways to connect, and the clients that do not support them.
 
 The rule: a channel is a protocol with a mechanism or a certificate. What a client lacks is said here, once, with the
 reason that a reader of the table sees.
@@ -88,7 +88,7 @@ LACKS = (
 
 
 def lack(client: str, channel: str) -> str:
-    """Return why a client cannot connect so, or the empty string."""
+    """Return why a client cannot use a channel, empty if it can."""
     for row in LACKS:
         if fnmatch(client, row.clients) and fnmatch(channel, row.channels):
             return row.reason

@@ -1,6 +1,6 @@
 """Running one client's program and reading its verdicts.
 
-The rule: a case that was asked for has a verdict, whatever the program does; silence is a failure.
+The rule: each requested case has a verdict, whatever the program does; a missing result is a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINE = re.compile(r"(PASS|FAIL|SKIP) (\S+)(?: (.*?))?(?: ?\((\d+\.\d) s\))?$")
 
 @dataclass(frozen=True)
 class Verdict:
-    """PASS, FAIL or SKIP of one case, what was said, and how long it took."""
+    """PASS, FAIL or SKIP of one case, its detail, and its duration (s)."""
 
     status: str
     detail: str = ""
@@ -33,12 +33,12 @@ Verdicts = dict[str, Verdict]
 
 
 def names() -> list[str]:
-    """All clients there are."""
+    """Return the names of all clients."""
     return sorted(path.parent.name for path in CLIENTS.glob("*/run"))
 
 
 def title(client: str) -> str:
-    """The client's name and version as the first line of its findings has it."""
+    """Return the client's name and version, from the first line of its findings."""
     findings = CLIENTS / client / "FINDINGS.md"
     if not findings.exists():
         return client

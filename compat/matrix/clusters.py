@@ -1,7 +1,6 @@
 """A cluster on ZooKeeper for suites with clients that find brokers there.
 
-The rule: a restart is one broker's, each in turn, and ends when all replicas are in sync again: that is what a cluster is
-for.
+The rule: a restart is a rolling one: each broker is restarted in turn, once all replicas are in sync again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stock clients against the brokers of twelve years: `python -m compat.matrix --as-version all`.
 
-The rule: a cell is what a client's program said with a broker that is that release and no other. What fails because a
-client never spoke with such old brokers is no failure of the run; everything else is.
+The rule: a cell has the verdicts of a client with a broker of that release alone. Cases of a client that never supported
+such old brokers are not failures of the run; all others are.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def chosen(text: str) -> list[str]:
 
 
 def environment(release: str) -> dict[str, str]:
-    """Return what clients' programs are told of brokers of a release."""
+    """Return the environment of clients' programs for brokers of a release."""
     told = {"COMPAT_RELEASE": release, "COMPAT_TOOLS_IN_ONE_JVM": "yes"}
     if not releases.is_at_least(release, "0.11.0"):
         told["COMPAT_HEADERS"] = "no"
@@ -143,7 +143,7 @@ def is_expected(client: str, release: str, case: str) -> bool:
 
 
 def expected(client: str, release: str) -> list[str]:
-    """Return the cases that count for a client and a release: none where it does not speak with such brokers."""
+    """Return the cases that count for a client and a release: none if it does not support such brokers."""
     return [case for case in CASES if is_expected(client, release, case)]
 
 
@@ -159,7 +159,7 @@ class History:
             self.verdicts = json.loads(RESULTS.read_text(encoding="utf-8"))
 
     def add(self, release: str, rows: Mapping[str, Verdicts]) -> None:
-        """Keep what a release's run has found."""
+        """Store the verdicts of a release's run."""
         with locked(RESULTS.with_suffix(".lock")):
             self._read()  # another run may have added something meanwhile
             kept = self.verdicts.setdefault(release, {})
@@ -173,7 +173,7 @@ class History:
         return all(row.get(case, ["FAIL"])[0] != "FAIL" for case in expected(client, release))
 
     def failures(self, names: Iterable[str]) -> list[str]:
-        """Return what has failed in these releases that should not have."""
+        """Return the unexpected failures in these releases."""
         return [
             f"{release} {client} {case}: {detail}"
             for release in names
@@ -194,7 +194,7 @@ class History:
         return "\n".join(lines)
 
     def _cell(self, client: str, release: str) -> str:
-        """Return how many cases passed of those that were tried, `-` where the client never spoke with such brokers."""
+        """Return the numbers of passed and tried cases, `-` if the client never supported such brokers."""
         if not expected(client, release):
             return "–"
         row: dict[str, Any] = self.verdicts.get(release, {}).get(client, {})

@@ -1,7 +1,7 @@
-"""Known failures with Barnabas, and knowledge of single clients that the matrix must have.
+"""Known failures with Barnabas, and properties of single clients that the matrix needs.
 
-The rule: one line per cause, with the reason a reader sees in the table. A line goes when what it names works: a case
-that passes though it is listed fails the run.
+The rule: one line per cause, with the reason that readers see in the table. A line is removed when its cases work: a listed
+case that passes fails the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WITHOUT_HEADERS = ("java-0.10", "java-0.8", "java-0.9", "kafka-tools", "kcat")
 
 
 def known_reason(client: str, case: str) -> str:
-    """Why this case is known to fail for this client, or the empty string."""
+    """Return why this case is known to fail for this client, empty if it is not."""
     for row in KNOWN:
         if row.case == case and fnmatch(client, row.clients):
             return row.reason

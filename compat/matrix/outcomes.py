@@ -20,7 +20,7 @@ class Outcomes:
 
     @classmethod
     def kept(cls, path: Path | None, against: str) -> Outcomes:
-        """Return what passed, or was not there, in runs that kept it; nothing of runs against another broker."""
+        """Return the stored passes and skips of earlier runs; none if these used another broker."""
         if path is None or not path.exists():
             return cls({})
         read = json.loads(path.read_text())
@@ -29,7 +29,7 @@ class Outcomes:
         return cls({(row["client"], row["channel"]): Verdict(*row["verdict"]) for row in read["outcomes"]})
 
     def keep(self, path: Path, against: str) -> None:
-        """Write what need not be run again."""
+        """Store the outcomes that need not be run again."""
         outcomes = [
             {
                 "client": client,

@@ -1,6 +1,6 @@
 """The matrix on a terminal and as Markdown.
 
-The rule: nothing is left out: what did not pass is listed below the table with its reason.
+The rule: all failures and skips are listed below the table with their reasons.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Matrix:
         return [case for case in (*CASES, *EXTRA) if case in seen]
 
     def known(self, client: str, case: str) -> str:
-        """Why a failure here is no surprise, or the empty string."""
+        """Return why a failure is expected, empty if it is not."""
         return known_reason(client, case) if self.excuses else ""
 
     def unexpected(self) -> list[tuple[str, str, Verdict]]:
-        """The failures that are not in the list of known ones."""
+        """Return the failures that are not known ones."""
         return [cell for cell in self._cells("FAIL") if not self.known(cell[0], cell[1])]
 
     def recovered(self) -> list[tuple[str, str]]:

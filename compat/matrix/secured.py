@@ -1,7 +1,7 @@
 """python -m compat.matrix --security: the stock clients in each protocol and mechanism that they know.
 
-All clients use one broker with a listener for each protocol and an authorizer, and log in as a user with rights for
-what is called `compat-...` and nothing else; a client that is taken for another user fails.
+All clients use one broker with a listener for each protocol and an authorizer, and log in as a user with permissions only
+for resources named `compat-...`; a client that is authenticated as another user fails.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def broker_settings(ports: Mapping[str, int], keys: Keys) -> dict[str, str]:
 
 
 def prepare(ports: Mapping[str, int]) -> None:
-    """Make the user of SCRAM, and the ACLs, as the administrator. Raises WireError, AssertionError."""
+    """Create the SCRAM user and the ACLs, as the administrator. Raises WireError, AssertionError."""
     import hashlib
 
     salt = b"salt of the matrix"
@@ -203,7 +203,7 @@ def prepare(ports: Mapping[str, int]) -> None:
 
 
 def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> dict[str, str]:
-    """Return what a client is told of a channel (compat/clients/README.md)."""
+    """Return the environment of a client for a channel (compat/clients/README.md)."""
     token = keys.token if channel.name.endswith("oauth") else ""
     variables = {
         "COMPAT_SECURITY_PROTOCOL": channel.protocol,
@@ -241,7 +241,7 @@ def java_properties(client: str, channel: Channel, keys: Keys) -> dict[str, str]
     """Return a Java client's settings."""
     lines = {"security.protocol": channel.protocol}
     if client == "java-0.9":
-        # Its consumer asks for a coordinator without a group too: that of a group with an empty name, which nobody allows.
+        # Its consumer also looks up the coordinator of a group with an empty name, for which no ACL exists.
         lines["group.id"] = f"{PREFIX}{client}"
     if channel.has_tls and client in OLD_JAVA:
         lines |= {
@@ -295,7 +295,7 @@ def _login_file(realm: Realm) -> Path:
 
 
 def _host(listener: str) -> str:
-    """Return by which name a listener is reached: Kerberos knows the broker by its host's name."""
+    """Return the host name of a listener: Kerberos identifies the broker by its host's name."""
     return "localhost" if listener == "KERBEROS" else "127.0.0.1"
 
 

@@ -1,6 +1,6 @@
 """Compare what Kafka's tools and ours read from a metadata log: python -m compat.metadata [--version 4.4] [--keep DIR].
 
-A Kafka is started and made to write one of everything. Each record of its log and snapshots must be the same in
+A Kafka broker is made to write all kinds of records. Each record of its log and snapshots must be the same in
 `kafka-dump-log --cluster-metadata-decoder` and `barnabas log dump`, each snapshot the same in `kafka-metadata-shell`, in
 our image of it, and in our replay of the log up to it. The exit code is 1 if anything differs, or if a secret is shown.
 """
@@ -71,7 +71,7 @@ def live_state(address: str) -> dict[str, Any]:
 
 
 def compare_live(live: dict[str, Any], log: Path) -> Iterator[str]:
-    """Yield a line for each section that a controller told otherwise than its log has it, at the same offset."""
+    """Yield a line for each section where a controller's state differs from its log at the same offset."""
     offset = live["quorum"]["offset"]
     stored = _show("--dir", str(log), "--at", str(offset))
     print(f"a controller that runs, at offset {offset}, in {len(live)} sections")

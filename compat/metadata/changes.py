@@ -1,4 +1,4 @@
-"""Random changes of a cluster from a seed: one broker gets, changes and loses all that metadata and coordinators keep.
+"""Random changes of a cluster from a seed: creations, changes and deletions of all metadata and coordinators' state.
 
     changes = RandomChanges(Random("seed"), nodes, has_features=True)
     changes.all_kinds()         # each kind of change at least once
@@ -39,14 +39,14 @@ class RandomChanges(CoordinatorChanges):
     """Changes of all kinds."""
 
     def all_kinds(self, broker: Connection, login: Connection) -> None:
-        """Make a change of each kind, in any order but for topics, with records, before all."""
+        """Make a change of each kind, topics and records first, the others in random order."""
         kinds = list(KINDS)
         self._random.shuffle(kinds)
         for kind in (RandomChanges.create_topics, RandomChanges.create_topics, RandomChanges.produce, *kinds):
             self._make(kind, broker, login)
 
     def some(self, count: int, broker: Connection, login: Connection) -> None:
-        """Make so many changes of any kind."""
+        """Make `count` random changes."""
         for kind in self._random.choices(KINDS, k=count):
             self._make(kind, broker, login)
 
@@ -159,14 +159,14 @@ class RandomChanges(CoordinatorChanges):
         self._ask("IncrementalAlterConfigs", 1, {"Resources": resources, "ValidateOnly": False})
 
     def change_list(self) -> None:
-        """Append to a list of a topic's settings, and take from it."""
+        """Append to a list in a topic's settings, and subtract from it."""
         topic = self._topic()
         key = self._random.choice(LISTS[1:])
         for operation, value in ((SET, "0:1"), (APPEND, "0:2,1:1"), (SUBTRACT, "0:1")):
             self._configure(TOPIC, topic, {key: value}, operation)
 
     def many_settings(self) -> None:
-        """Set all there are of one resource at once."""
+        """Set all settings of one resource at once."""
         kind, name = self._random.choice(sorted(self.resources))
         self._configure(kind, name, self._settings(kind, 99))
 
@@ -180,7 +180,7 @@ class RandomChanges(CoordinatorChanges):
         self.resources[TOPIC, topic] = set(settings)
 
     def broker_settings(self) -> None:
-        """Set some of one broker, and of all."""
+        """Set settings of one broker, and of all brokers."""
         for name in ("", "1"):
             self._configure(BROKER, name, self._settings(BROKER, self._random.randint(1, 5)))
 

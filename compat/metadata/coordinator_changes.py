@@ -1,4 +1,4 @@
-"""Random changes of records, transactions and groups, and what the next ones need to know of them."""
+"""Random changes of records, transactions and groups, and the state that later changes depend on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Transaction:
 
 
 class CoordinatorChanges:
-    """Changes, and what they have led to as far as the next ones need it."""
+    """Changes, and the resulting state that later changes depend on."""
 
     _broker: Connection
     """Connection to the broker in its present start."""
@@ -209,7 +209,7 @@ class CoordinatorChanges:
             self._ask("OffsetCommit", 9, {**member, "Topics": [topic]})
 
     def classic_group(self) -> None:
-        """Have a static member join a new classic group, get its partitions and commit; it stays."""
+        """Let a static member join a new classic group, get its partitions and commit; it does not leave."""
         group = self._name("classic")
         self.groups["classic"].append(group)
         self._ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})

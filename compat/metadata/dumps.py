@@ -104,7 +104,7 @@ def _camel_name(name: str) -> str:
 
 
 def differences(theirs: list[Shown], ours: list[Shown]) -> list[str]:
-    """Differences, a line each. Fields that Kafka leaves out have their defaults; ours may be hidden, never wrong."""
+    """Return the differences, a line each. Fields that Kafka omits have their defaults; ours may be hidden, never wrong."""
     lines = []
     if len(theirs) != len(ours):
         lines.append(f"{len(theirs)} records there, {len(ours)} here")

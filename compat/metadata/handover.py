@@ -1,12 +1,12 @@
-"""One directory of a node that is broker and controller, from Apache Kafka to us and from us to Kafka.
+"""Handover of the directory of a combined broker and controller, from Apache Kafka to us and back.
 
     python -m compat.metadata.handover [--version 4.x] [--pairs kafka-barnabas,...] [--seed S] [--keep DIR]
 
 Ours is `barnabas`, a node of both roles with Kafka's own server.properties, or `alone`, a broker without roles. Each run
 has another cluster, made by random changes from a seed, which is printed.
 
-The rule: a node that starts on the directory answers clients as the one before it did, field by field: topics, settings,
-ACLs, quotas, users, tokens, features, groups, offsets, transactions and the bytes of all logs; and it takes more of each.
+The rule: a node that starts on the directory answers clients as the previous one did, field by field: topics, settings,
+ACLs, quotas, users, tokens, features, groups, offsets, transactions and the bytes of all logs; and accepts changes of each.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Directory:
         format_ours("-c", str(self.properties), "--standalone", "--add-scram", user)
 
     def _own_properties(self, name: str) -> Path:
-        """Return the file with which ours starts: the same, or one without roles and controllers.
+        """Return the settings file of our node: the same, or one without roles and controllers.
 
         With that of Kafka a broker is alone as well, unless the directory was formatted for a controller.
         """
@@ -145,7 +145,7 @@ def filled(directory: Directory, changes: RandomChanges, rounds: int) -> None:
 
 
 def seen(directory: Directory, changes: RandomChanges) -> dict[str, Any]:
-    """Return all that clients can see, by what was asked."""
+    """Return the state as seen by clients, by request."""
     with directory.connections() as (broker, login):
 
         def ask(api: str, version: int, **values: Any) -> Values:
@@ -213,7 +213,7 @@ def seen(directory: Directory, changes: RandomChanges) -> dict[str, Any]:
 def settled(
     directory: Directory, changes: RandomChanges, before: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what can be seen once it is as `before`, by default as a moment ago, or after a while.
+    """Return the state once it equals `before` (by default, once it is stable), or after a timeout.
 
     A broker of Kafka learns of changes after their answers, and a coordinator loads its groups after a start.
     """
@@ -330,7 +330,7 @@ def _log(broker: Connection, topic: str, index: int) -> Values:
 
 
 def _plain(value: Any) -> Any:
-    """Return an answer without what a start changes, lists in order or by what tells their entries apart."""
+    """Return a response without values that a restart changes, with lists sorted or as dicts by their entries' keys."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items() if key not in OF_A_START}
     if not isinstance(value, list):
@@ -353,7 +353,7 @@ def _plain(value: Any) -> Any:
 def hand_over(
     directory: Directory, first: str, second: str, changes: RandomChanges, rounds: int, starts: int
 ) -> Iterator[str]:
-    """Yield what differs after each start but the first one: of the second, of the first again, and so on."""
+    """Yield the differences after each start except the first: of the second node, of the first again, and so on."""
     directory.format(first)
     is_alone = "alone" in (first, second)
     with directory.running(first):

@@ -1,6 +1,6 @@
-"""An observer of ours in a process of its own: python -m compat.metadata.observer_process SERVER.PROPERTIES STATUS.JSON.
+"""An observer of ours in a separate process: python -m compat.metadata.observer_process SERVER.PROPERTIES STATUS.JSON.
 
-It follows the quorum until SIGTERM. STATUS.JSON has, replaced with each change, the offset that is applied, the leader and
+It follows the quorum until SIGTERM. STATUS.JSON is replaced after each change; it has the applied offset, the leader and
 its epoch, and the longest step of the event loop in ms.
 """
 
@@ -41,7 +41,7 @@ class LongestStep(trio.abc.Instrument):
 
 
 class Status:
-    """A subscriber that writes what has been applied; it folds the changes, and compares them with the image."""
+    """A subscriber that writes the applied state; it also applies the changes itself, and compares the image."""
 
     def __init__(self, path: Path, steps: LongestStep) -> None:
         self._path = path

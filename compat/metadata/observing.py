@@ -120,7 +120,7 @@ class Observer:
             )
 
     def end(self, number: signal.Signals) -> None:
-        """End it by a signal. Raises RuntimeError if SIGTERM does not end it well."""
+        """End it by a signal. Raises RuntimeError if it does not end cleanly after SIGTERM."""
         assert self._process is not None
         self._process.send_signal(number)
         code = self._process.wait(DEADLINE_S)
@@ -146,7 +146,7 @@ class Observer:
         self.wait_for(lambda status: status.get("offset", -1) >= offset, f"{moment}: not caught up")
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], purpose: str) -> None:
-        """Wait for what it has applied. Raises RuntimeError."""
+        """Wait until its status meets a condition. Raises RuntimeError."""
         deadline = time.monotonic() + DEADLINE_S
         while not condition(self.status()):
             if time.monotonic() > deadline:
@@ -240,7 +240,7 @@ class Run:
             workload._access(active)
 
     def settings(self, count: int) -> None:
-        """Make the controller write so many records."""
+        """Make the controller write `count` records."""
         with self.leader() as active:
             for number in range(count):
                 workload.configure(active, workload.TOPIC, "payments", "retention.ms", str(100_000 + number))
@@ -262,7 +262,7 @@ class Run:
         return document
 
     def compare(self, moment: str) -> Iterator[str]:
-        """Wait until the observer has what is committed now, and compare with the quorum."""
+        """Wait until the observer has all committed records, and compare it with the quorum."""
         for attempt in range(ATTEMPTS):
             live = self.show("--bootstrap-controller", f"{HOST}:{self.quorum.leader().admin_port}")
             offset = int(live["quorum"]["offset"])

@@ -71,7 +71,7 @@ SETTINGS = {
 
 
 class VotersError(Exception):
-    """The quorum has done something else than expected."""
+    """The quorum did not behave as expected."""
 
 
 class Mixed:
@@ -170,7 +170,7 @@ class Mixed:
             await stream.send_all(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
 
     async def leader_other_than(self, *others: int) -> int:
-        """Return the leader, as our voter says."""
+        """Return the leader known to our voter, once it is none of `others`."""
         with trio.move_on_after(PATIENCE_S):
             while self.node.leader_id in (-1, *others):
                 await trio.sleep(0.05)
@@ -178,7 +178,7 @@ class Mixed:
         raise VotersError(f"no leader comes: {self.node.leader_id} in epoch {self.node.epoch}")
 
     async def commits(self, count: int = 4) -> None:
-        """Wait until so many records more are committed, as our voter knows."""
+        """Wait until our voter's high watermark has advanced by `count` records."""
         target = self.node.high_watermark + count
         with trio.move_on_after(PATIENCE_S):
             while self.node.high_watermark < target:
@@ -226,7 +226,7 @@ async def join_in_turn(mixed: Mixed) -> list[str]:
 
 
 async def lead_in_turn(mixed: Mixed, rounds: int) -> list[str]:
-    """Have ours and Kafka's lead in turn; returns what is to be said."""
+    """Let ours and Kafka's lead in turn; returns lines for the report."""
     story = []
     threads = trio.to_thread.run_sync
     for kafka in mixed.kafka.values():

@@ -1,7 +1,7 @@
-"""One of everything that a KRaft quorum keeps: topics, settings, ACLs, quotas, users, tokens, brokers that come and go.
+"""Metadata of every kind in a KRaft quorum: topics, settings, ACLs, quotas, users, tokens, registrations of brokers.
 
-The rule: each step checks that Kafka took it, so that a log without a record of some kind is an error here, not a gap in
-what is compared.
+The rule: each step checks that Kafka accepted it, so that a missing kind of record is an error here, not a gap in the
+comparison.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`python -m compat.mirror`: copiers are killed, and the brokers beside them, while records come.
 
-The rule: what the producer was told counts. Each acknowledged record is looked for in the target, read_committed, and its
-lag is the time from its send to its first sight there.
+The rule: acknowledged records count. Each is searched for in the target, read_committed, and its lag is the time from its
+send to its first appearance there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Figures:
 
 
 class Sender(threading.Thread):
-    """Sends numbers at a rate until it is told to stop."""
+    """Sends numbers at a rate until `stopping` is set."""
 
     def __init__(self, bootstrap: str, rate: float) -> None:
         super().__init__(daemon=True)
@@ -89,7 +89,7 @@ class Watcher(threading.Thread):
         self.seen_at: dict[int, float] = {}
 
     def run(self) -> None:
-        """Watch, and begin at the start of what comes to be."""
+        """Read the target from its log start, also of partitions that are created later."""
         consumer = Consumer({
             "bootstrap.servers": self._servers, "group.id": "watcher", "auto.offset.reset": "earliest",
             "isolation.level": "read_committed", "fetch.wait.max.ms": 50, "enable.auto.commit": False, **QUIET,
@@ -178,7 +178,7 @@ def wait_for_topic(bootstrap: str, copier: Copier) -> None:
 
 
 def wait_for(expected: set[int], watcher: Watcher, copier: Copier) -> None:
-    """Wait until all is there, or nothing has come for long; a copier that has ended is started again."""
+    """Wait until all numbers have arrived, or none for a while; a copier that has ended is started again."""
     last, count = time.monotonic(), len(watcher.seen_at)
     while not expected <= watcher.seen_at.keys() and time.monotonic() - last < IDLE_SECONDS_MAX:
         time.sleep(0.2)
@@ -190,7 +190,7 @@ def wait_for(expected: set[int], watcher: Watcher, copier: Copier) -> None:
 
 
 def judge(figures: Figures, sender: Sender, watcher: Watcher, there: dict[int, list[int]]) -> None:
-    """Count what is lost, doubled and late."""
+    """Count lost, duplicate and late records."""
     assert sender.errors == [], sender.errors[:3]
     times = Counter(number for numbers in there.values() for number in numbers)
     figures.acknowledged = len(sender.acknowledged)

@@ -1,6 +1,6 @@
 """Copiers: our mirror, and MirrorMaker 2 with and without its own exactly-once support.
 
-The rule: a copier is a group of processes that is started, killed as a whole, and started again with the same words.
+The rule: a copier is a process group that is started, killed as a whole, and started again with the same command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Copier(ABC):
         """Return the command line."""
 
     def environment(self) -> dict[str, str]:
-        """Return what the process has beside ours."""
+        """Return environment variables of the process in addition to ours."""
         return {}
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class Ours(Copier):
 
 
 class MirrorMaker(Copier):
-    """MirrorMaker 2 as it comes."""
+    """MirrorMaker 2 with its defaults."""
 
     name = "MirrorMaker 2"
     target_topic = f"a.{TOPIC}"

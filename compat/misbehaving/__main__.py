@@ -1,7 +1,7 @@
 """Stock clients' cases against a broker that commits one set of faults: `python -m compat.misbehaving [--clients NAMES]`.
 
-The rule: a verdict counts only where the fault has struck. A broker of its own for each client and fault, so that what one
-leaves behind does not help the next; faults and hits go over the control API.
+The rule: a verdict counts only if the fault has applied. Each client and fault has a new broker, so that state of one does
+not affect the next; faults and hits go over the control API.
 """
 
 from __future__ import annotations

@@ -35,17 +35,17 @@ WORDS = (
 
 
 class CheckError(Exception):
-    """Something is not as it must be."""
+    """A check has failed; the message has the reason."""
 
 
 def expect(what: bool, why: str) -> None:
-    """Raise CheckError unless it is so."""
+    """Raise CheckError with `why` unless `what` is true."""
     if not what:
         raise CheckError(why)
 
 
 class Machine:
-    """A directory with all that the newcomer has: a PATH, a home, a checkout."""
+    """A directory with the newcomer's environment: a PATH, a home, a checkout."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

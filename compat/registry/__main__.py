@@ -29,7 +29,7 @@ CASE_TIMEOUT_S = "300"
 
 
 def names() -> list[str]:
-    """All clients there are."""
+    """Return the names of all clients."""
     return sorted(path.parent.name for path in HERE.glob("*/run"))
 
 
@@ -87,7 +87,7 @@ def run_all(bootstrap: str, url: str, clients: list[str]) -> Matrix:
 
 
 def topics_of(bootstrap: str, rows: dict[str, Verdicts]) -> list[tuple[str, str, str]]:
-    """Return what clients have written and others can read: client, topic, format."""
+    """Return the topics that clients have written for others: (client, topic, format)."""
     from kafka import KafkaAdminClient
 
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)

@@ -1,6 +1,6 @@
 """Verdicts of clients of registries, on a terminal and as Markdown.
 
-The rule: nothing is left out: what did not pass is listed below the table with its reason.
+The rule: all failures and skips are listed below the table with their reasons.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""python -m compat.releases: what `--as-version` advertises, beside Apache Kafka of that release.
+"""python -m compat.releases: the API versions advertised with `--as-version`, compared with Apache Kafka of that release.
 
 First the whole table is held against the `ApiKeys` in the clients' jar of each release (`--jars`), then brokers of ours
 against real ones that are started (`--lines`). Ends with 1 when a key or a version differs that is not in `NOT_SERVED`.
@@ -36,12 +36,12 @@ def advertised(bootstrap: str, name: str) -> dict[int, Versions]:
 
 
 def excused(theirs: Collection[int], ours: Collection[int]) -> set[int]:
-    """Return which keys Kafka advertises, and we do not, with a reason."""
+    """Return the keys that Kafka advertises, and we do not for a known reason."""
     return {key for key in NOT_SERVED if key in theirs and key not in ours}
 
 
 def compared(theirs: Mapping[int, Versions], ours: Mapping[int, Versions]) -> list[str]:
-    """Return where two brokers advertise something else, but for what is excused."""
+    """Return the differences between two brokers' advertised versions, without the excused ones."""
     return [
         f"API {key}: Kafka {theirs.get(key)}, ours {ours.get(key)}"
         for key in sorted((theirs.keys() | ours.keys()) - excused(theirs, ours))

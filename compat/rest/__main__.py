@@ -26,7 +26,7 @@ SECURED = (
 
 
 def names() -> list[str]:
-    """All clients there are."""
+    """Return the names of all clients."""
     return sorted(path.parent.name for path in HERE.glob("*/run"))
 
 

@@ -65,7 +65,7 @@ def acl_filter(
 
 
 def set_acls(label: str, acls: Iterable[Values], *, replace: bool = True) -> Iterator[Step]:
-    """Create these ACLs, instead of all that there are or besides, and wait until they are known."""
+    """Create these ACLs, in place of all existing ones or in addition, and wait until both sides describe them."""
     if replace:
         yield Step(f"{label}: no ACLs", "DeleteAcls", 3, {"Filters": [acl_filter()]}, ADMIN)
         yield Step(f"{label}: none are known", "DescribeAcls", 3, acl_filter(), ADMIN)

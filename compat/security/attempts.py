@@ -1,9 +1,8 @@
 """Two users under load, at random, against a model of the ACLs: python -m compat.security.attempts [--count 10000].
 
-Each user asks over several connections at the same time, for everything that there is an operation for; ACLs are others
-after some hundreds of requests. Neither may get more or less than a model says that knows nothing of the broker
-(tests/models/acls.py). Meanwhile stock clients of both write and read topics of their own, and must not notice.
-The exit code is 1 when a user got something else.
+Each user sends requests for every operation, over several connections at the same time; the ACLs change after some hundreds
+of requests. Both must get exactly what an independent model allows (tests/models/acls.py). Meanwhile stock clients of both
+users write and read separate topics, which must not be affected. The exit code is 1 if a decision differs.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _topic_config(names: Names) -> Values:
 
 
 def _wrong_acl(names: Names) -> Values:
-    """An ACL that cannot be made: a user with the right to make ACLs is told that it is wrong."""
+    """Return an invalid ACL: a user with permission to create ACLs gets an error for it."""
     return {"Creations": [{**REQUESTS["CreateAcls"](names)["Creations"][0], "ResourceName": ""}]}
 
 
@@ -175,7 +174,7 @@ def codes(value: Any) -> Iterator[int]:
 
 
 class Judge:
-    """The ACLs as they are, and what was found wrong."""
+    """The current ACLs, and the wrong decisions."""
 
     def __init__(self, side: Side, seed: int) -> None:
         self.side = side
@@ -196,7 +195,7 @@ class Judge:
         return allows(acls, principal, HERE, operation, kind, name)
 
     def change_acls(self) -> None:
-        """Make other ACLs, and wait until the broker knows them. Raises WireError."""
+        """Change the ACLs, and wait until the broker has applied them. Raises WireError."""
         self.acls = [self._random_acl() for _ in range(self.random.randrange(4, 25))]
         creations = [
             {
@@ -247,7 +246,7 @@ class Judge:
         )
 
     def attempts(self, user: str, seed: int, count: int) -> None:
-        """Ask that often for something, on a connection of its own. Raises WireError."""
+        """Send `count` random requests on a separate connection, and check the decisions. Raises WireError."""
         random = Random(seed)
         with self.side.connect(user=user) as connection:
             for index in range(count):
@@ -281,7 +280,7 @@ class Judge:
                 )
 
     def look(self) -> None:
-        """See that lists show what may be seen, and that only what was accepted is in the topics. Raises WireError."""
+        """Check that lists show exactly the visible entities, and topics exactly the accepted records. Raises WireError."""
         for user in USERS:
             with self.side.connect(user=user) as connection:
                 topics = {row["Name"] for row in connection.ask("Metadata", 12, {"Topics": None})["Topics"]}

@@ -45,7 +45,7 @@ def made(topic: str) -> Step:
 
 
 def topic_id(seen: Seen, topic: str) -> bytes:
-    """The id that a side has given to a topic; none if it was not created."""
+    """Return the id of a topic on a side; zeros if it was not created."""
     answer = seen.get(f"create {topic}", {}).get("Topics")
     return answer[0]["TopicId"] if answer else ZERO_UUID
 
@@ -77,7 +77,7 @@ def cases(api: apis.Api, *, of_kafka_3: bool = False) -> Iterator[tuple[str, Nam
 
 
 def about(names: Names, api: str, kind: ResourceType, name: str, operation: Operation) -> Names:
-    """Let the request be about this resource."""
+    """Return the names of a request with this resource."""
     if kind is ResourceType.TOPIC:
         return replace(names, topic=name, new_topic=name)
     if kind is ResourceType.GROUP:
@@ -130,7 +130,7 @@ def with_changelog(topic: str) -> Values:
 
 
 def settle(side: Side) -> None:
-    """Wait until the coordinators and producer ids are there. Raises WireError when they never are."""
+    """Wait until the coordinators and producer ids are available. Raises WireError after a timeout."""
     give_up = time.monotonic() + 30
     for api, version, values in (
         ("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": ["g"]}),
@@ -161,7 +161,7 @@ def of_a_group() -> Iterator[Step]:
 def steps(
     version_of: Callable[[apis.Api], list[int]], is_served: Callable[[str, int], bool], *, of_kafka_3: bool
 ) -> Iterator[Step]:
-    """All requests that are served: what reads before what destroys."""
+    """Yield all served requests: reads before destructive ones."""
     for topic in (FREE, *map(name_without, OPERATIONS)):
         yield made(topic)
     served = [api for api in apis.BY_KEY.values() if api.name in REQUESTS]

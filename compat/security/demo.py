@@ -1,7 +1,7 @@
-"""Output of `barnabas serve --demo-security`, given to the clients as it is printed: python -m compat.security.demo.
+"""Output of `barnabas serve --demo-security`, used by clients as printed: python -m compat.security.demo.
 
-Each section is put into the smallest program of its client that there can be, or into the file that a tool reads;
-the writer writes, the reader reads. The exit code is 1 when one of them does not work.
+Each section is put into a minimal program of its client, or into the configuration file of a tool; the writer writes, the
+reader reads. The exit code is 1 if one of them does not work.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ STOP_S = 30
 
 
 class DemoError(Exception):
-    """A client did not do what it should; the message has its words."""
+    """A client has failed; the message has its output."""
 
 
 class LacksError(Exception):
-    """A client is not there; the message says what is missing."""
+    """A client is not installed; the message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def running(directory: Path) -> Iterator[Demo]:
         process.stdout.close()
 
 
-# --- one function for each client; each returns what it wrote, or says what it read ------------------------------------
+# --- one function for each client; each returns a line about its records -----------------------------------------------
 
 
 def need(what: Path | str, how: str) -> None:

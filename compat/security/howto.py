@@ -1,4 +1,4 @@
-"""Examples of docs/how-to/security.md, tried as they are printed: python -m compat.security.howto [--only SECTION].
+"""Examples of docs/how-to/security.md, run as printed: python -m compat.security.howto [--only SECTION].
 
 Each section's settings start a broker, its commands are run, and the settings of its clients are given to them. Replaced
 are hosts and ports (localhost, free ones), the files of /etc/barnabas, the realm EXAMPLE, and https://issuer.example, which
@@ -62,7 +62,7 @@ producer.close()
 
 
 class HowtoError(Exception):
-    """Something that is printed does not work; the message says what."""
+    """A printed example does not work; the message says which."""
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def sections() -> dict[str, Section]:
     return texts
 
 
-# --- the world that it is about ----------------------------------------------------------------------------------------
+# --- the environment of the examples -----------------------------------------------------------------------------------
 
 
 class Issuer:
@@ -183,7 +183,7 @@ class Trial:
         return self.directory / "server.properties"
 
     def replaced(self, text: str) -> str:
-        """Return what is printed with the hosts, ports and files of this machine."""
+        """Return a printed text with the hosts, ports and files of this machine."""
         text = re.sub(r"://(?:localhost|broker\.example)?:\d+", f"://localhost:{self.port}", text)
         text = re.sub(r"\blocalhost:909\d", f"localhost:{self.port}", text).replace(
             "broker.example", "localhost"
@@ -211,7 +211,7 @@ class Trial:
         return {"bootstrap.servers": f"localhost:{self.port}", **properties}
 
     def environment(self) -> dict[str, str]:
-        """Return what programs are to be told besides."""
+        """Return additional environment variables of programs."""
         variables = dict(os.environ)
         if self.realm is not None:
             variables |= self.realm.environment
@@ -302,7 +302,7 @@ CLIENTS: dict[str, Callable[[Trial], None]] = {
 
 @contextmanager
 def around(trial: Trial) -> Iterator[None]:
-    """Give a section the identity provider or the realm that it is about. Raises RealmError, KerberosError."""
+    """Run the identity provider or the realm that a section needs. Raises RealmError, KerberosError."""
     settings = trial.section.settings()
     if "issuer.example" in settings:
         trial.issuer = Issuer()
@@ -327,7 +327,7 @@ def around(trial: Trial) -> Iterator[None]:
 
 
 def users(trial: Trial, scram: Section) -> None:
-    """Make the users that a section takes for granted, as that about SCRAM says, and the files of their tools."""
+    """Create the users that a section assumes, as in the section about SCRAM, and the files of their tools."""
     settings = trial.section.settings()
     if "SCRAM" not in settings:
         trial.java_file("admin", trial.client("Java"))

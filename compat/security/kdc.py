@@ -1,11 +1,11 @@
-"""A Kerberos realm of one's own: MIT's key distribution centre on a port of loopback, all of it in one directory.
+"""A private Kerberos realm: MIT's key distribution centre on a port of loopback, with all files in one directory.
 
     with Realm(directory) as realm:
         keytab = realm.keytab("kafka/localhost", "alice")
         subprocess.run([...], env={**os.environ, **realm.environment})
 
-The rule: neither root's rights nor files of the machine's are used: a realm ends with its process, and is forgotten with
-its directory. Programs are Debian's (packages krb5-kdc and krb5-admin-server).
+The rule: it needs neither root nor system files: a realm ends with its process, and leaves nothing outside its directory.
+Programs are Debian's (packages krb5-kdc and krb5-admin-server).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ATTEMPTS = 5
 
 
 class RealmError(Exception):
-    """The realm cannot be had; the message says what is missing, or what a program said."""
+    """The realm cannot be started; the message has the missing requirement, or the output of a program."""
 
 
 def program(name: str) -> str:
-    """Return where one of the programs is. Raises RealmError."""
+    """Return the path of one of the programs. Raises RealmError."""
     path = shutil.which(name, path=PLACES)
     if path is None:
         raise RealmError(f"{name} is missing (Debian: apt-get install {' '.join(PACKAGES)})")
@@ -109,7 +109,7 @@ class Realm:
     # --- principals -----------------------------------------------------------------------------------------
 
     def add(self, principal: str, *, life_s: int = 0) -> None:
-        """Make a principal with a random key; its tickets are good for `life_s` at most (0: for a day)."""
+        """Create a principal with a random key; its tickets are valid for at most `life_s` (0: a day)."""
         life = f'-maxlife "{life_s} seconds" ' if life_s else ""
         self._query(f"addprinc -randkey {life}{principal}")
         self._known.add(principal)

@@ -1,7 +1,7 @@
 """Logins with Kerberos, on Apache Kafka and on Barnabas in one realm: python -m compat.security.kerberos.
 
-Stock clients log in to both. Then tokens of MIT's library go to both over bare sockets: right ones, and those that are cut,
-repeated, late, for others, out of turn. The exit code is 1 when a side answers otherwise in a way that is not known.
+Stock clients log in to both. Then tokens of MIT's library are sent to both over bare sockets: valid, truncated, replayed,
+late, for others, or out of sequence. The exit code is 1 if there is an unknown difference.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ JVM_OPTIONS = ("--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
 
 
 class KerberosClient:
-    """A client that notes what it is answered."""
+    """A client that records the responses."""
 
     def __init__(self, side: Side, realm: Realm, aged: Mapping[str, bytes]) -> None:
         self.seen: list[str] = []
@@ -91,7 +91,7 @@ class KerberosClient:
         return Tickets(Login(service, f"{principal}@{NAME}", keytab)).context("localhost")
 
     def offered(self, context: Context) -> bytes:
-        """Go on until the security layers are offered; returns the offer."""
+        """Exchange tokens until the broker offers security layers; returns the offer."""
         answer = self.token(context.step(None))
         context.step(answer)
         return self.token(b"")
@@ -103,7 +103,7 @@ class KerberosClient:
         self.token(context.wrap(CHOICE + suffix), is_answered=False)
 
     def who(self) -> None:
-        """Note whether the user may act on the cluster."""
+        """Record whether the user is authorized on the cluster."""
         answer = self.raw.ask(MetadataRequest(topics=[], include_cluster_authorized_operations=True), 8)
         self.seen.append("closed" if answer is None else f"operations {answer.cluster_authorized_operations}")
 
@@ -159,13 +159,13 @@ def replayed(client: KerberosClient) -> None:
 
 
 def out_of_sequence(context: Context) -> bytes:
-    """A message of which the one before it is lost."""
+    """A message after a lost one."""
     context.wrap(CHOICE)
     return context.wrap(CHOICE)
 
 
 def with_data_before_the_offer(client: KerberosClient) -> None:
-    """Something where an empty message is due."""
+    """Data in place of the empty message before the offer."""
     client.handshake()
     context = client.tickets()
     context.step(client.token(context.step(None)))
@@ -174,7 +174,7 @@ def with_data_before_the_offer(client: KerberosClient) -> None:
 
 
 def ticket_twice(client: KerberosClient) -> None:
-    """A first token when the context stands."""
+    """A first token after the context is established."""
     client.handshake()
     context = client.tickets()
     context.step(client.token(context.step(None)))
@@ -312,7 +312,7 @@ def both(version: str, realm: Realm) -> Iterator[tuple[Side, Side]]:
 
 
 def age(realm: Realm) -> dict[str, bytes]:
-    """Make tokens, and let them grow older than clocks may differ."""
+    """Make tokens, and wait until they are older than the allowed clock skew; returns them by name."""
     realm.add("short", life_s=LIFE_S)
     keytab = str(realm.keytab("short"))
     short = Tickets(Login("kafka", f"short@{NAME}", keytab)).context("localhost").step(None) or b""

@@ -1,7 +1,7 @@
-"""The rules of the comparison: everything is allowed on topics, groups and transactional ids, but for what names say.
+"""The ACLs of the comparison: everything is allowed on topics, groups and transactional ids, except as names say.
 
-The rule: a topic called `no-describe` may not be described, `no-read` not be read, and so on for the other types;
-`nothing` may not be used at all; and nothing is allowed on the cluster. Both sides get this as ACLs.
+The rule: Describe is denied on a topic `no-describe`, Read on `no-read`, and so on for the other types; all operations are
+denied on `nothing`, and on the cluster. Both sides get the same ACLs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scenarios in which ACLs change: what groups and transactions hide, rights to get producer ids and make topics."""
+"""Scenarios with changing ACLs: hidden topics of groups and transactions, rights for producer ids and creating topics."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def id_of(seen: Seen, name: str) -> bytes:
 
 
 def hidden() -> Iterator[Step]:
-    """Groups of each kind and a transaction with a topic of which their owner may not know any more."""
+    """Groups of each kind and a transaction with a topic that their owner may no longer describe."""
     yield from topics(FREE, HIDDEN)
     yield from set_acls("everything", EVERYTHING)
     both = {"SubscribedTopicNames": [FREE, HIDDEN]}

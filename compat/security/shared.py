@@ -1,7 +1,7 @@
 """ACLs shared by Apache Kafka 3.9 and Barnabas in one cluster on ZooKeeper: python -m compat.security.shared.
 
-Each makes, changes and deletes ACLs; both must list the same ones and decide alike soon afterwards. The exit code is 1 if
-they do not.
+Each creates, changes and deletes ACLs; both must soon list the same ones, and make the same decisions. The exit code is 1
+otherwise.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def decided(side: Side) -> dict[str, tuple[int, int]]:
 
 
 def agree(label: str, kafka: Side, ours: Side, of: Callable[[Side], object], expected: object = None) -> bool:
-    """Wait until both say the same, and what is expected if that is given; print how it went."""
+    """Wait until both agree, and agree with `expected` if given; prints and returns the result."""
     give_up = time.monotonic() + SEEN_WITHIN_S
     while True:
         lists = of(kafka), of(ours)

@@ -1,8 +1,8 @@
-"""A ZooKeeper that wants a login by SASL, under Apache Kafka 3.9 and Barnabas: python -m compat.security.zookeeper.
+"""A ZooKeeper that requires a login by SASL, with Apache Kafka 3.9 and Barnabas: python -m compat.security.zookeeper.
 
 First with passwords (DIGEST-MD5), at Apache ZooKeeper and at Barnabas' own; then with Kerberos, by which the brokers then
-also log in to each other. Both keep their znodes for logged-in users (zookeeper.set.acl), and replicate from each other.
-The exit code is 1 if something is not so.
+also log in to each other. Both restrict their znodes to logged-in users (zookeeper.set.acl), and replicate from each other.
+The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def acls_of(zookeeper: KazooClient) -> dict[str, set[str]]:
 
 
 def until(what: str, is_so: Callable[[], bool]) -> bool:
-    """Wait until something is so, and print whether it is."""
+    """Wait until a condition holds; prints and returns whether it does."""
     give_up = time.monotonic() + SEEN_WITHIN_S
     while not is_so():
         if time.monotonic() > give_up:

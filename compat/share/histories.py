@@ -1,14 +1,14 @@
 """Random histories of a share group, on Apache Kafka and on Barnabas: python -m compat.share.histories.
 
-Two members fetch in both acquire modes, and accept, release, reject and renew what they have, what the other one has and
-what there is not, in order and out of it; sessions are closed, connections lost, session epochs wrong, records written and
-deleted. In the end the offsets with their lag are described, before and after both sessions are closed, and what is left
-is fetched. The kinds are the isolation levels. The seeds are those of the day, or `--seed N`. The exit code is 1 when an
-answer differs in a way that is not known.
+Two members fetch in both acquire modes, and accept, release, reject and renew their own records, those of the other member,
+and records that do not exist, in and out of order; sessions are closed, connections lost, session epochs wrong, records
+written and deleted. In the end the offsets with their lag are described, before and after both sessions are closed, and the
+remaining records are fetched. The kinds are the isolation levels. The seeds are those of the day, or `--seed N`. The exit
+code is 1 if a response has an unknown difference.
 
-Two things are left out since Kafka does them by chance. A release that comes with a fetch is done beside it: whether the
-same fetch has those records depends on which is sooner. Of a batch that was deleted in part Kafka hands out all records
-where it still has others in flight: batches are deleted as a whole.
+Two cases are omitted since Kafka's result depends on timing. A release within a fetch request is concurrent to the fetch,
+which may or may not return these records. Kafka returns all records of a partly deleted batch if other records of it are in
+flight, so batches are deleted as a whole.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Sharing:
         self.session_epoch = 1 if self.session_epoch == EPOCH_MAX else self.session_epoch + 1
 
     def begin_anew(self) -> None:
-        """The session is over."""
+        """Reset the session after its end."""
         self.session_epoch = 0
         self.held.clear()
 
@@ -111,7 +111,7 @@ class ShareHistory:
         self._end()
 
     def step(self, random: Random) -> None:
-        """Do one thing that is drawn."""
+        """Do one random action."""
         drawn, number = random.random(), random.randrange(2)
         member = self.members[number]
         if drawn < 0.12:
@@ -160,7 +160,7 @@ class ShareHistory:
             member.epoch = answer["MemberEpoch"]
         return bool(answer["Assignment"] and answer["Assignment"]["TopicPartitions"])
 
-    # --- what is done ---------------------------------------------------------------------------------------
+    # --- actions --------------------------------------------------------------------------------------------
 
     def produce(self, random: Random, most: int) -> None:
         """Write a batch."""
@@ -177,7 +177,7 @@ class ShareHistory:
         self.ends.append(answer["BaseOffset"])
 
     def fetch(self, random: Random, number: int, member: Sharing) -> None:
-        """A member fetches, and may decide on something by the way."""
+        """Fetch as a member, with random acknowledgements in the same request."""
         with_acks, batches = random.random() < 0.4, self._batches(random, member)
         mode, records_max = random.choice([0, 1]), random.choice([1, 3, 5, 500])
         batch_size = random.choice([1, 2, 5, 500])
@@ -191,7 +191,7 @@ class ShareHistory:
         self.run.note("fetch", [number, _short(batches), records_max, batch_size, mode], *answer)
 
     def acknowledge(self, random: Random, number: int, member: Sharing) -> None:
-        """A member decides on something."""
+        """Acknowledge random records as a member."""
         renews, batches = random.random() < 0.1, self._batches(random, member)
         if renews:
             for batch in batches:
@@ -206,7 +206,7 @@ class ShareHistory:
         self.run.note("another epoch", number, *answer)
 
     def close(self, random: Random, number: int, member: Sharing) -> None:
-        """A member closes its session, and may decide on something by the way."""
+        """Close a member's session, with random acknowledgements in the same request."""
         with_acks, by_fetch, batches = (
             random.random() < 0.5,
             random.random() < 0.5,
@@ -275,7 +275,7 @@ class ShareHistory:
         return [offsets["ErrorCode"], offsets["StartOffset"], offsets["Lag"]]
 
     def _batches(self, random: Random, member: Sharing) -> list[Batch]:
-        """Draw acknowledgements, most of them of what the member has; as many draws whatever it has."""
+        """Draw acknowledgements, most for records of the member; the number of draws does not depend on the records."""
         held, end = sorted(member.held), self._end_offset()
         batches: list[dict[str, Any]] = []
         for _ in range(random.choice([1, 1, 2, 3])):
@@ -358,7 +358,7 @@ def _short(batches: list[Batch]) -> list[str]:
 
 
 def history_of(kind: str) -> Callable[[HistoryRun], None]:
-    """Return what runs a history of a kind."""
+    """Return the function that runs a history of a kind."""
     return lambda run: ShareHistory(kind, run).act()
 
 

@@ -1,1 +1,1 @@
-"""Long runs in which clients and brokers are killed at random, and nothing may be lost, doubled or half done."""
+"""Long runs with random kills of clients and brokers, without lost or duplicate records, or partial transactions."""

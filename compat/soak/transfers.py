@@ -44,7 +44,7 @@ _PASSING = frozenset((
 
 
 class LostError(Exception):
-    """A promise was broken; the message says which."""
+    """A guarantee was broken; the message says which."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Worker:
         return self.directory / f"{self.name}.log"
 
     def keep_alive(self) -> None:
-        """Start it, if it has ended by itself or never was."""
+        """Start it, unless it is running."""
         if self.process is not None and self.process.poll() is None:
             return
         if self.process is not None:
@@ -212,7 +212,7 @@ def place_orders(bootstrap: str, choose: random.Random, count: int, replicas: in
 
 
 def wait_done(bootstrap: str, crew: list[Worker], orders: int) -> None:
-    """Until the group has committed every order."""
+    """Wait until the group has committed the offsets of all orders."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     places = [TopicPartition(ORDERS, partition) for partition in range(PARTITIONS)]
     deadline = time.monotonic() + DONE_TIMEOUT_S
@@ -228,7 +228,7 @@ def wait_done(bootstrap: str, crew: list[Worker], orders: int) -> None:
 
 
 def committed_orders(admin: AdminClient, places: list[TopicPartition]) -> int:
-    """Number of orders that the group has committed; 0 while its coordinator cannot say: a killed broker reads first."""
+    """Return the number of orders that the group has committed; 0 while its coordinator loads after a kill."""
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, places)])[GROUP]
     try:
         answer = asked.result(30)
@@ -240,7 +240,7 @@ def committed_orders(admin: AdminClient, places: list[TopicPartition]) -> int:
 
 
 def wait_settled(bootstrap: str) -> None:
-    """Until no transaction is open in the ledger. A worker that was killed in one may leave it to its time-out."""
+    """Wait until no transaction is open in the ledger; that of a killed worker ends with its timeout."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     expected = {
         TopicPartition(LEDGER, partition): OffsetSpec.latest() for partition in range(LEDGER_PARTITIONS)
@@ -281,7 +281,7 @@ def read_all(bootstrap: str, isolation: str) -> list[str]:
 
 
 def check(bootstrap: str, orders: int, told: list[str], figures: Figures) -> None:
-    """Each order once, each pair whole, each commit that was told of there. Raises LostError."""
+    """Check that each order is there once, each pair complete, and each reported commit there. Raises LostError."""
     wait_settled(bootstrap)
     committed = read_all(bootstrap, "read_committed")
     figures.aborted_records = len(read_all(bootstrap, "read_uncommitted")) - len(committed)

@@ -1,7 +1,7 @@
 """A word count by Kafka Streams with exactly_once_v2, while its instances and the broker are killed.
 
-Each change of a count goes out, so that under read_committed a word that is there n times has the counts 1, 2, ... n, in
-this order, each once: a word that is lost, counted twice or seen of an aborted transaction cannot hide.
+Each change of a count is a record, so that under read_committed a word that was sent n times has the counts 1, 2, ... n, in
+this order, each once: lost words, duplicates, and words of aborted transactions are detected.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Instance:
     failures: int = 0
 
     def keep_alive(self) -> None:
-        """Start it, if it has ended by itself or never was."""
+        """Start it, unless it is running."""
         if self.process is not None and self.process.poll() is None:
             return
         if self.process is not None:

@@ -23,7 +23,7 @@ NO_REBOOTSTRAP = {"metadata.recovery.strategy": "none"}
 
 
 def work(bootstrap: str, name: str, acknowledged: Path) -> None:
-    """Until the process is ended. Raises KafkaException."""
+    """Process orders until the process is ended. Raises KafkaException."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,7 +1,7 @@
-"""The account at the end: what the broker has committed beside what the lake has, key by key.
+"""The account at the end: the broker's committed records compared with the rows of the lake, key by key.
 
-The rule: three that do not know each other must agree: the journals of the senders, a stock consumer of committed
-records, and stock readers of Iceberg. No job of the pipeline is asked.
+The rule: three independent sources must agree: the journals of the senders, a stock consumer of committed records, and
+stock readers of Iceberg. No job of the pipeline takes part.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Place = tuple[int, int, str]
 
 @dataclass
 class Account:
-    """Figures of a run; all but the first ten have to be 0."""
+    """Figures of a run; all except the first ten must be 0."""
 
     committed: int = 0
     """Records that a consumer of committed records gets."""

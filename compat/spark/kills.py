@@ -1,4 +1,4 @@
-"""Everything of a run that can be killed, and the turns in which it is.
+"""The processes of a run that are killed, and the schedule of the kills.
 
 The rule: the seed decides which process is killed and when; what has ended is started again, as a supervisor would.
 """
@@ -45,7 +45,7 @@ LOCAL = ["--master", "local[1, 4]", "--conf", "spark.driver.memory=512m"]
 
 
 class BrokenError(Exception):
-    """A process has ended as it should not; the message says which."""
+    """A process has ended unexpectedly; the message says which."""
 
 
 class Senders:
@@ -67,7 +67,7 @@ class Senders:
         return sum(sender.failures for sender in self._all)
 
     def keep_alive(self) -> None:
-        """Start what does not run."""
+        """Start the senders that are not running."""
         for process in self._all:
             process.keep_alive()
 
@@ -81,7 +81,7 @@ class Senders:
             process.kill()
 
     def settle(self) -> None:
-        """Have no transaction open: a producer that begins anew under a name ends what its name has left."""
+        """End all open transactions: a new producer with the transactional id of a killed one aborts its transaction."""
         from confluent_kafka import Producer
 
         for process in self._all:
@@ -134,7 +134,7 @@ class Run:
                 self.strike(victim)
 
     def keep_alive(self) -> None:
-        """Start what has ended. Raises BrokenError for a load that ends with a word that no supervisor should hear."""
+        """Start the processes that have ended. Raises BrokenError for a load that ended with an unexpected error."""
         self._wake()
         self.senders.keep_alive()
         if self._load is not None and self._load.poll() is not None:
@@ -153,7 +153,7 @@ class Run:
         return len([*self.lake.glob(f"{sender.TOPIC}/_ledger/*")])
 
     def _has_gone_on(self) -> bool:
-        """Return whether a load has committed since it was set back last, or was long enough about it."""
+        """Return whether a load has committed since its last kill, or has had enough time for it."""
         entries, now = self._entries(), time.monotonic()
         if entries == self._entries_before and now - self._set_back_at < SET_BACK_SECONDS:
             return False

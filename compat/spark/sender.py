@@ -1,9 +1,9 @@
-"""A transactional producer that is killed: commits, takes back, and keeps a journal of what it was told.
+"""A transactional producer that is killed: it commits, aborts, and keeps a journal of the outcomes.
 
     python -m compat.spark.sender SEED BOOTSTRAP NAME JOURNAL
 
-The rule: a line of the journal is written before what it announces, or after what it states. What was begun and has no
-other line is unknown: the broker decides about it when the next sender of the name fences this one.
+The rule: a line of the journal is written before the action that it announces, or after the one that it states. The outcome
+of a begun transaction without a second line is unknown: the broker decides it when the next sender fences this one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def key_of(name: str, number: int) -> str:
 
 
 def send(bootstrap: str, name: str, journal: Path, seed: int, count: int = sys.maxsize) -> None:
-    """Send so many transactions, if the process is not ended before. Raises KafkaException."""
+    """Send `count` transactions, unless the process is killed before. Raises KafkaException."""
     earlier = Journal()
     earlier.read(journal, name)
     chosen = random.Random(f"{seed} {earlier.next}")

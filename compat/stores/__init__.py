@@ -1,1 +1,1 @@
-"""Stores of others: tiered storage and snapshots of brokers in what speaks S3 or Azure's protocol."""
+"""Third-party object stores: tiered storage and snapshots of brokers in servers of the S3 or Azure protocol."""

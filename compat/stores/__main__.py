@@ -31,7 +31,7 @@ PROGRAM = [sys.executable, "-m", "barnabas"]
 
 
 class StoreFailedError(Exception):
-    """A store does not do what it has to."""
+    """A store has failed a check; the message has the reason."""
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """The same Streams applications on Apache Kafka and on Barnabas, scenario by scenario: python -m compat.streams.compare.
 
-The exit code is 1 when something is seen on one broker that is not seen on the other.
+The exit code is 1 if the observations on the two brokers differ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _compare(name: str, sides: tuple[Side, Side], class_path: str, directory: Path) -> tuple[int, int]:
-    """Run a scenario on both at once; how much was seen, and how much of it is not the same."""
+    """Run a scenario on both at once; returns the numbers of observations and of differences."""
     with ThreadPoolExecutor(2) as pool:
         fixtures = [ApplicationFixture(side, name, class_path, directory / side.name) for side in sides]
         list(pool.map(_run, fixtures))

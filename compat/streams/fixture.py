@@ -1,6 +1,6 @@
-"""Fixture of a scenario on one broker: topics, words that are sent, instances, and the group as it is seen.
+"""Fixture of a scenario on one broker: topics, sent words, instances, and observations of the group.
 
-The rule: what is noted must be the same on both brokers, so nothing random, and nothing that depends on the pace.
+The rule: observations must be equal on both brokers, so they contain neither random values nor timing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROLES = ("ActiveTasks", "StandbyTasks", "WarmupTasks")
 
 @dataclass
 class ApplicationFixture:
-    """One scenario on one broker. `notes` is what is compared."""
+    """One scenario on one broker. `notes` has the observations to compare."""
 
     side: Side
     scenario: str
@@ -57,7 +57,7 @@ class ApplicationFixture:
         return f"127.0.0.1:{self.side.port}"
 
     def note(self, label: str, value: Any) -> None:
-        """Something was seen."""
+        """Record an observation."""
         self.notes.append((label, value))
 
     # --- what there is --------------------------------------------------------------------------------------
@@ -68,14 +68,14 @@ class ApplicationFixture:
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
 
     def forget(self) -> None:
-        """All topics go that are not the broker's own."""
+        """Delete all topics except internal ones."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         names = [name for name in admin.list_topics(timeout=30).topics if not name.startswith("__")]
         for gone in admin.delete_topics(names).values() if names else ():
             gone.result(30)
 
     def configure(self, **settings: str) -> None:
-        """Give the group settings of its own; underscores stand for dots."""
+        """Set settings of the group; underscores stand for dots."""
         configs = [
             {"Name": name.replace("_", "."), "ConfigOperation": SET, "Value": value}
             for name, value in settings.items()
@@ -111,11 +111,11 @@ class ApplicationFixture:
         return instance
 
     def end(self) -> None:
-        """All instances end at once."""
+        """Kill all instances."""
         for instance in self.instances.values():
             instance.kill()
 
-    # --- what is seen ---------------------------------------------------------------------------------------
+    # --- observations ---------------------------------------------------------------------------------------
 
     def described(self) -> Values:
         """The group, by StreamsGroupDescribe."""
@@ -126,7 +126,7 @@ class ApplicationFixture:
         return groups
 
     def settled(self, members: int) -> Values:
-        """The group once it is stable with so many members, and stays as it is. Raises InstanceError."""
+        """Return the description of the group once it is stable with `members` members. Raises InstanceError."""
         deadline = time.monotonic() + WAIT_S
         last, since, group = "", time.monotonic(), self.described()
         while time.monotonic() < deadline:
@@ -140,7 +140,7 @@ class ApplicationFixture:
         raise InstanceError(f"{self.scenario}: no agreement of {members} members: {group}")
 
     def see(self, label: str, members: int) -> None:
-        """Note how many tasks each member and each instance has, and how many have gone from one that stays.
+        """Record the number of tasks of each member and instance, and of tasks moved from remaining members.
 
         Which tasks those are, and which of equals has more, depends on process ids, and these are random.
         """
@@ -176,7 +176,7 @@ class ApplicationFixture:
         self.note("topology", self.described()["Topology"])
 
     def counts(self, expected: int) -> dict[str, int]:
-        """The last count of each text, once the counts come to so many in all. Raises InstanceError."""
+        """Return the last count of each text, once the counts sum to `expected`. Raises InstanceError."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,

@@ -1,4 +1,4 @@
-"""One instance of a Kafka Streams application: a JVM that prints what happens, and answers questions.
+"""One instance of a Kafka Streams application: a JVM that prints events, and answers questions.
 
 The rule: only processes started here are ever signalled; the directory of the state outlives the process.
 """
@@ -19,7 +19,7 @@ END_TIMEOUT_S = 60
 
 
 class InstanceError(Exception):
-    """An instance does not do what it is to do; the message says what."""
+    """An instance does not behave as expected; the message has the reason."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Instance:
             lines += [line.rstrip("\n")]
 
     def ask(self, question: str) -> list[str]:
-        """The lines of its answer. Raises InstanceError."""
+        """Ask the instance; returns the lines of its answer. Raises InstanceError."""
         assert self.process is not None, "it runs"
         assert self.process.stdin is not None
         begin = len(self.lines)
@@ -85,7 +85,7 @@ class Instance:
             time.sleep(0.05)
 
     def wait_said(self, prefix: str) -> str:
-        """The first line that begins so, and did not before. Raises InstanceError."""
+        """Wait for a new line of output with this prefix, and return it. Raises InstanceError."""
         deadline = time.monotonic() + END_TIMEOUT_S
         while time.monotonic() < deadline:
             for line in list(self.lines):
@@ -95,7 +95,7 @@ class Instance:
         raise InstanceError(f"instance {self.number} never says {prefix!r} but {self.lines}; see {self.log}")
 
     def close(self) -> None:
-        """Let it end in good order. Raises InstanceError."""
+        """Shut it down cleanly. Raises InstanceError."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -109,7 +109,7 @@ class Instance:
             raise InstanceError(f"instance {self.number} does not end; see {self.log}") from None
 
     def kill(self) -> None:
-        """End it without warning."""
+        """Kill it by SIGKILL."""
         process, self.process = self.process, None
         if process is not None:
             process.kill()

@@ -1,7 +1,7 @@
 """Stock clients' cases through `barnabas tap`: `python -m compat.tap [--broker 4.x] [--clients NAMES] [--cases NAMES]`.
 
-The rule: a case passes if the client says so, its requests are in what the tap wrote, none of them undecoded,
-and nothing odd was noted. The recording is read again afterwards and must have the same requests.
+The rule: a case passes if the client passes it, the tap has recorded and decoded all of its requests, and has reported no
+anomaly. The recording is read again afterwards and must have the same requests.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _run(client: str, cases: list[str], bootstrap: str, directory: Path) -> int:
 
 
 def _troubles(events: list[dict[str, Any]], directory: Path) -> Iterator[str]:
-    """Yield what is wrong with what the tap wrote."""
+    """Yield the problems of the tap's recording."""
     for event in events:
         for name in ("request_problem", "response_problem"):
             if name in event:

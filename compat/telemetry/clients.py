@@ -1,4 +1,4 @@
-"""Stock clients push, and what they say is compared with what the broker has counted itself.
+"""Metrics that stock clients push, compared with the broker's own counts.
 
     python -m compat.telemetry.clients
 

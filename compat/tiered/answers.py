@@ -100,7 +100,7 @@ class Side:
         return altered["ErrorCode"], altered["ErrorMessage"] or ""
 
     def produce(self) -> None:
-        """Write the records, each in a batch of its own."""
+        """Write the records, each in a separate batch."""
         producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 0})
         for number in range(COUNT):
             producer.produce(TOPIC, VALUE, partition=0, timestamp=FIRST_MS + number * STEP_MS)
@@ -181,7 +181,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def ask(side: Side) -> Iterator[tuple[str, Any]]:
-    """Yield what is compared, by what was asked."""
+    """Yield the values to compare, with a label of each request."""
     for number, settings in enumerate(REFUSED):
         code, text = side.create(f"refused-{number}", settings)
         yield f"create with {settings}", (code, text if "remote.storage.enable" in settings else "")

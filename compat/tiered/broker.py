@@ -1,7 +1,7 @@
 """Apache Kafka tiers a topic; our library reads its metadata and its objects, writes them anew, and Kafka reads those.
 
-The rule: nothing is left to the broker's word. Each record of a remote segment is compared with what was produced, and
-after our library has written all objects in the place of Kafka's, a stock consumer reads the topic from its beginning.
+The rule: contents are verified, not reports. Each record of a remote segment is compared with the produced ones, and after
+our library has replaced all of Kafka's objects, a stock consumer reads the topic from its beginning.
 """
 
 from __future__ import annotations

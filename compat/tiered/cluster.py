@@ -89,7 +89,7 @@ class Tiers:
         return sorted(path for path in self.store.rglob("*.log") if path.parent.name.startswith(f"{topic}-"))
 
     def lead(self, topic: str, broker_id: int) -> None:
-        """Have a broker lead a topic's partition."""
+        """Make a broker the leader of a topic's partition."""
         others = [number for number in sorted(self.cluster.kinds) if number != broker_id]
         partition = {"PartitionIndex": 0, "Replicas": [broker_id, *others]}
         self._ask(
@@ -186,7 +186,7 @@ def _without_epoch(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def turns(tiers: Tiers) -> Iterator[str]:
-    """Yield differences while each broker leads in turn."""
+    """Yield the differences while each broker leads in turn."""
     ids = sorted(tiers.cluster.kinds)
     tiers.create(TOPIC)
     for broker_id in (*ids, *ids):
@@ -216,14 +216,14 @@ def turns(tiers: Tiers) -> Iterator[str]:
 
 
 def _settle(tiers: Tiers, broker_id: int) -> None:
-    """Wait until a new leader has looked at what is stored."""
+    """Wait until a new leader has loaded the metadata of the stored segments."""
     with tiers.side(broker_id) as side:
         at_least = len(tiers.values) - 12
         wait_until(lambda: side.offset(-5)["Offset"] >= at_least, f"broker {broker_id} knows what is stored")
 
 
 def _wait_local(tiers: Tiers, at_least: int) -> None:
-    """Wait until no broker has the oldest segments on its disk any more."""
+    """Wait until each broker has deleted the oldest segments locally."""
     for broker_id, node in tiers.cluster.nodes.items():
         folder = node.log_dir / f"{TOPIC}-0"
         wait_until(

@@ -1,11 +1,11 @@
-"""Apache Kafka and ours in one cluster with one store: each follows the other after what is in tiered storage.
+"""Apache Kafka and ours in one cluster with one store: each follows the other from the end of the tiered segments on.
 
     python -m compat.tiered.following [--zookeeper]
 
 A broker of each kind, and a controller of ours, or Kafka 3.9 on ZooKeeper. While one broker is away the other takes
-records, stores them and deletes them locally. The one that returns begins its log after what is stored, joins the ISR, and
-leads when the other one goes: the same producers go on, and a stock consumer reads every committed record in order, most of
-them out of the store.
+records, stores them and deletes them locally. The returning broker begins its log after the stored segments, joins the ISR,
+and leads when the other one stops: the same producers continue, and a stock consumer reads every committed record in order,
+most of them from the store.
 
 A follower of Kafka 4.3.1 that begins after the store loses the snapshot of producers that it has fetched. Where a
 transaction was open at that offset and is aborted later, its records before the offset are read as committed ones as long
@@ -75,7 +75,7 @@ class Checks:
         return min((int(path.name[:20]) for path in folder.glob("*.log")), default=-1)
 
     def _left_behind(self, follower: int, leader: int, topic: str) -> Iterator[str]:
-        """Have a broker away until what it lacks is in the store only."""
+        """Keep a broker stopped until the records that it lacks are only in the store."""
         self.cluster.nodes[follower].stop()
         wait_until(lambda: self.cluster.states(topic)[0]["leader"] == leader, f"{leader} leads {topic}")
         self.writers[topic].write(RECORDS)

@@ -1,4 +1,4 @@
-"""A process of Java that answers with Kafka's own classes: records, caches and stores of remote segments."""
+"""A Java process that gives access to Kafka's own classes: records, caches and stores of remote segments."""
 
 from __future__ import annotations
 

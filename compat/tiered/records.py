@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`, their partitions, and what follows from them, beside Kafka's own classes."""
+"""Records of `__remote_log_metadata`, their partitions, and the resulting segments, compared with Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def compare(oracle: Oracle, seed: int, count: int) -> Iterator[str]:
 
 
 def golden(oracle: Oracle) -> None:
-    """Write what Kafka's classes say of some records and histories. Raises ValueError if ours say otherwise."""
+    """Write golden results of Kafka's classes for some records and histories. Raises ValueError if ours differ."""
     rows: list[Any] = []
     differences = [
         text

@@ -1,4 +1,4 @@
-"""Checks of the producer and the consumer with any broker: each makes topics of its own and returns what it saw.
+"""Checks of the producer and the consumer with any broker: each creates its topics and returns a summary.
 
 The rule: a check raises AssertionError, and says in its result what was counted.
 """
@@ -250,7 +250,7 @@ async def check_group(bootstrap: str, protocol: str, assignor: str) -> str:
                 nursery.cancel_scope.cancel()
 
     async def settle(consumers: Iterable[Any], other: set[int], members: int) -> list[int]:
-        """Wait until all partitions are shared out evenly."""
+        """Wait until all partitions are assigned evenly; returns their counts."""
         while True:
             shares = [{place.partition for place in assignor_name.assignment} for assignor_name in consumers]
             shares.append(set(other))

@@ -1,4 +1,4 @@
-"""The pure part of an active controller for tests: requests in, answers out, what they commit replayed as from the log."""
+"""The pure part of an active controller for tests: handles requests, and replays the committed records as from the log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SeededEntropy:
 
 
 class ActiveController:
-    """A leader with an image. `records` are those of the last request, as they are read from the log again."""
+    """A leader with an image. `records` are those of the last request, as read back from the log."""
 
     def __init__(self, level: int = 30, config: Mapping[str, str] | None = None, *records: Any) -> None:
         texts = {"node.id": str(NODE_ID), **(config or {})}
@@ -87,11 +87,11 @@ class ActiveController:
         return responses.decode_whole(responses.encode_bytes(outcome.response, version), version)
 
     def tick(self, part: Any) -> list[Any]:
-        """Commit and return what a part has due by now."""
+        """Commit and return the records that a part has due by now."""
         self.commit(*part.tick(self.state))
         return self.records
 
     def pass_time(self, ms: int) -> None:
-        """Let both clocks go on."""
+        """Advance both clocks."""
         self.state.now_ms += ms
         self.state.monotonic_ms += ms

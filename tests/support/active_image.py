@@ -1,7 +1,7 @@
-"""An active controller without a log: requests in, answers out, records applied to its image at once.
+"""An active controller without a log: handles requests, and applies their records to its image immediately.
 
-The rule: each record is encoded and decoded before it is applied, and the index that is taken along is compared with one
-that is made anew, so that every test sees both.
+The rule: each record is encoded and decoded before it is applied, and the incrementally updated index is compared with a
+new one, so that every test covers both.
 """
 
 from random import Random
@@ -67,7 +67,7 @@ class ActiveImage:
         return self.state.image
 
     def apply(self, records):
-        """Apply records as the shell does: as one batch, after which all see them."""
+        """Apply records as the shell does: as one batch."""
         before, changes = self.state.image, []
         for record in records:
             version = record_codec(record_key(record)).max_version
@@ -82,21 +82,21 @@ class ActiveImage:
         assert _answers(index.index_of(self.state), self.image) == _answers(Index(self.image), self.image)
 
     def ask(self, key, request, *, version=99, may=lambda *_: True, charge=lambda *_: None):
-        """Return the answer to a request, once its records are applied."""
+        """Return the response to a request, after its records are applied. Raises RequestError."""
         outcome = at_once(HANDLERS[key](self.state, request, Caller(version, may=may, charge=charge)))
         self.apply(outcome.records)
         self.records = outcome.records
         return outcome.response
 
     def code(self, key, request, **options):
-        """Return the code with which a request is refused as a whole, or that of its answer."""
+        """Return the error code of a request: of its RequestError, or of the response."""
         try:
             return self.ask(key, request, **options).error_code
         except RequestError as error:
             return error.code
 
     def tick(self, ms=0):
-        """Let time pass, and do what is due until there is no more; returns the number of records."""
+        """Advance the clock, and do all due work; returns the number of records."""
         self.state.monotonic_ms += ms
         count = 0
         for tick in TICKS:
@@ -154,7 +154,7 @@ class ActiveImage:
         return self
 
     def stop_hearing(self, *silent):
-        """Let a session's time pass, in which all other brokers that are not fenced are heard of."""
+        """Advance past the session timeout, during which all other unfenced brokers send heartbeats."""
         for _ in range(2):
             self.state.monotonic_ms += 5_000
             for broker in list(self.image.brokers.values()):
@@ -194,7 +194,7 @@ class ActiveImage:
         return self.image.partitions[self.key(name, number)]
 
     def propose(self, name, isr, number=0, *, version=3, leader=None, broker_epochs=None, **fields):
-        """Return the result of a leader's proposal of an ISR; `broker_epochs` are pairs, where not the registered."""
+        """Return the result of a leader's proposal of an ISR; `broker_epochs` are pairs, by default as registered."""
         partition = self.partition(name, number)
         leader = partition.leader if leader is None else leader
         if broker_epochs is None:
@@ -224,7 +224,7 @@ class ActiveImage:
 
 
 def _answers(of, image):
-    """Return what an index says of an image."""
+    """Return all answers of an index of an image, in a form that can be compared."""
     dirs = {directory for partition in image.partitions.values() for directory in partition.directories}
     broker_ids = {
         *image.brokers,

@@ -1,4 +1,4 @@
-"""Brokers that append what a producer sends, by the rules for sequences, and answer as a test says, or not at all."""
+"""Brokers that append a producer's batches, by the rules for sequences, and answer as a test specifies, or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from tests.support.scripted_broker import SILENCE, TOPIC_ID, VERSIONS, ScriptedCluster
 
 REMEMBERED = 5
-"""Batches of a producer that a broker knows again."""
+"""Number of a producer's last batches that a broker detects as duplicates."""
 CLOSES, FORGETS_ANSWER = "closes", "appends and closes"
 """Faults of a request: the connection is lost before, or after, the batches are appended."""
 SILENT = "never answers"
@@ -22,7 +22,7 @@ SILENT = "never answers"
 
 @dataclass
 class Log:
-    """A partition: records, and what is known of the last batches of each producer."""
+    """A partition: records, and the state of the last batches of each producer."""
 
     records: list[tuple[bytes | None, int]] = field(default_factory=list)
     """Values, and the number of the batch that brought each."""
@@ -58,9 +58,9 @@ class Log:
 
 
 class AppendingCluster(ScriptedCluster):
-    """Two brokers; each partition is led by one of them. `fault(partition)` says what goes wrong with a batch.
+    """Two brokers; each partition is led by one of them. `fault(partition)` returns the fault of a batch.
 
-    It returns 0, an error code, or one of the faults above; a code in `AFTER` is answered although the batch is there.
+    It returns 0, an error code, or one of the faults above; a code in `AFTER` is returned after the batch was appended.
     """
 
     AFTER = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT)

@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def no_turns() -> LoopBudget:
-    """Return a budget that is never used up."""
+    """Return a budget that is never exhausted."""
     return LoopBudget(budget_seconds=math.inf)
 
 
 class CheckpointCount:
-    """A clock that stands still: a budget looks at it at each checkpoint, which is counted."""
+    """A clock that does not advance, and counts checkpoints: its budget reads it at each one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,25 +31,25 @@ class CheckpointCount:
 
 
 class NoThreads:
-    """Runs the work of threads where it is asked for."""
+    """Runs the work of threads in the calling task."""
 
     async def run(self, work: Callable[[], T], *_: object, **__: object) -> T:
         return work()
 
 
 class LocalMetadata:
-    """A metadata store that has nothing but an image."""
+    """A metadata store that consists of an image."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
 
     async def change(self, decide: Callable[[ClusterImage], Iterable[Change]]) -> None:
-        """Apply what `decide` makes of the image."""
+        """Apply the changes that `decide` returns for the image."""
         self.image = self.image.apply([*decide(self.image)])
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end. Raises AssertionError if it waits, and what it raises."""
+    """Run a coroutine to its end; returns its result. Raises AssertionError if it waits."""
     try:
         work.send(None)
     except StopIteration as end:

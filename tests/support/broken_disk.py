@@ -1,5 +1,5 @@
 """`python -m tests.support.broken_disk DIR MARK serve ... --data FIRST`: the broker, with DIR as its second log dir, which
-gives EIO as long as there is a file MARK.
+fails with EIO while the file MARK exists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.wire.regions import FileRegion
 
 
 class Breaking:
-    """Knows whether the disk works, for a path."""
+    """Tells for a path whether its disk works."""
 
     def __init__(self, directory: str, mark: str) -> None:
         self._directory = directory
@@ -28,7 +28,7 @@ class Breaking:
 
 
 class BreakingFile(OsFile):
-    """A file of which nothing can be had, nor put into it, while its disk does not work."""
+    """A file that cannot be read or written while its disk does not work."""
 
     __slots__ = ("_breaking", "_path")
 

@@ -33,7 +33,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Clock:
-    """A wall clock that stands until it is moved."""
+    """A wall clock that a test moves."""
 
     def __init__(self) -> None:
         self.now_ms = NOW_MS
@@ -43,7 +43,7 @@ class Clock:
 
 
 class Asked:
-    """A broker to ask: `await asked(request, version)` is the response, both having been bytes on the way."""
+    """A broker to ask: `await asked(request, version)` is the response; both are encoded and decoded on the way."""
 
     def __init__(self, broker: Broker, clock: Clock) -> None:
         self.broker = broker
@@ -54,11 +54,11 @@ class Asked:
         self.log_limit = LogLimit()
         self.authorizer = authorizer_of(self.services.config, self.services.metadata)
         self.is_closed = False
-        """True where the connection is closed after the last answer, or without one: then that was None."""
+        """True if the connection is closed after the last response, or without one: then the response was None."""
 
     @property
     def services(self) -> Services:
-        """The services that handlers get; others take their place, with new handlers, when they are set."""
+        """The services of the handlers; setting them also creates new handlers."""
         return self._services
 
     @services.setter
@@ -91,7 +91,7 @@ class Asked:
 async def ask_for_topic(
     asked: Asked, name: str = "t", *, partitions: int = 2, settings: Mapping[str, str] | None = None
 ) -> None:
-    """Have a topic with one replica made."""
+    """Create a topic with one replica."""
     configs = [
         CreateTopicsRequest.CreatableTopicConfig(name=key, value=value)
         for key, value in (settings or {}).items()
@@ -117,10 +117,10 @@ async def broker_to_ask(
     kind: type[A] = Asked,  # type: ignore[assignment]
     seams: Seams = NO_SEAMS,
 ) -> AsyncIterator[A]:
-    """A whole broker that does not listen, with its data in a directory; closed cleanly at the end.
+    """Yield a whole broker without listeners, with its data in a directory; it is closed cleanly at the end.
 
-    `disk`, `budget` and `threads` replace the usual ones; with a clock that jumps, simulated threads must, since it would
-    jump while a real one works.
+    `disk`, `budget` and `threads` replace the usual ones. A clock that jumps needs simulated threads: it would jump while
+    a real thread works.
     """
     values = {"log.dirs": str(directory / "logs"), "listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
     clock = Clock()

@@ -26,7 +26,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Client:
-    """Asks a broker over a real socket, one connection a request."""
+    """A client of a broker over real sockets, with a connection for each request."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -92,7 +92,7 @@ class Client:
 
 @asynccontextmanager
 async def running(dirs: Sequence[object], disk: Disk | None = None, **settings: str) -> AsyncIterator[Client]:
-    """A broker that serves until the block ends, and is then stopped cleanly."""
+    """Yield a client of a broker that serves until the block ends, and is then stopped cleanly."""
     values = {
         "log.dirs": ",".join(map(str, dirs)),
         "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -64,7 +64,7 @@ class Signed(NamedTuple):
 
 
 def trusted_pkcs12(password: str, certificate: x509.Certificate) -> bytes:
-    """A file of one certificate without a key, as keytool makes for what is trusted."""
+    """A file of one certificate without a key, as keytool creates for a truststore."""
     entry = pkcs12.PKCS12Certificate(certificate, b"ca")
     encryption = BestAvailableEncryption(password.encode())
     return pkcs12.serialize_java_truststore([entry], encryption)
@@ -77,7 +77,7 @@ def _name(parts: dict[str, str]) -> x509.Name:
 def signed(
     subject: dict[str, str], by: Signed | None = None, *, host: str = "localhost", has_address: bool = True
 ) -> Signed:
-    """Make a key and a certificate; without `by` it is an authority's own, and without an address only `host` is in it."""
+    """Make a key and a certificate: self-signed, as an authority's, without `by`; for `host` alone without an address."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.datetime.now(datetime.UTC)
     names: list[x509.GeneralName] = [x509.DNSName(host)]

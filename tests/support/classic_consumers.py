@@ -1,4 +1,4 @@
-"""Consumers of the classic protocol that behave like stock clients: they give up all, join, sync, and fetch again."""
+"""Consumers of the classic protocol that behave like stock clients: they revoke all partitions, join, sync, and fetch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SUBSCRIPTION_VERSION = 1
 
 @dataclass
 class ClassicClient:
-    """An eager consumer; `step` does the next thing that it can do, and `waiter` is the request it waits for."""
+    """An eager consumer; `step` does its next action, and `waiter` is the request in flight."""
 
     coordinator: Coordinator
     id: str
@@ -42,7 +42,7 @@ class ClassicClient:
     cooperative: bool = False
     protocol: str = "range"
     dawdles: bool = False
-    """It is alive, but does not come to join again when it is told to."""
+    """True if it sends heartbeats, but does not rejoin when a rebalance begins."""
     member_id: str = ""
     generation: int = -1
     owned: set[TopicIdPartition] = field(default_factory=set)
@@ -64,7 +64,7 @@ class ClassicClient:
         return encode_versioned(subscription.CODEC, value, SUBSCRIPTION_VERSION)
 
     def join(self) -> None:
-        """Give up all, unless cooperative, and ask to be in."""
+        """Revoke all partitions, unless cooperative, and send JoinGroup."""
         if not self.cooperative:
             self.owned = set()
         self.joined = False
@@ -107,10 +107,10 @@ class ClassicClient:
         self.member_id, self.owned = "", set()
 
     def step(self) -> None:
-        """Take an answer that has come, or do what is next.
+        """Handle a response that has arrived, or do the next action.
 
-        One that is too late for any rebalance (`max.poll.interval.ms`) knows that it has lost what it had, and joins as a
-        new member: the group may have given it to others, and lets a member in that it has removed, as Kafka's does.
+        A consumer after a too long pause (`max.poll.interval.ms`) has lost its partitions, and joins as a new member: the
+        group may have assigned them to others, and admits members that it has removed, as Kafka's does.
         """
         now_ms = self.coordinator.now_ms
         if self.polled_ms and now_ms - self.polled_ms >= self.rebalance_timeout_ms:

@@ -1,4 +1,4 @@
-"""Cleaning logs in tests: what is written, the cleaning, and what must be left."""
+"""Cleaning logs in tests: writing records, cleaning, and the records that must remain."""
 
 from barnabas.log.cleaner.cleaner import LogCleaner
 from barnabas.records.building import encode_batch
@@ -9,7 +9,7 @@ COMPACTED = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_rati
 
 
 def cleaner(broker, **options):
-    """A cleaner of logs that were all flushed: it leaves alone what was not."""
+    """Return a cleaner, after a flush of all logs: it skips unflushed records."""
     for log in broker.manager:
         log.flush(NOW_MS)
     return LogCleaner(lambda: broker.manager, **options)
@@ -21,7 +21,7 @@ def clean(broker, now_ms=NOW_MS, **options):
 
 
 def write(log, *pairs, **options):
-    """One batch with the given keys and values."""
+    """Append one batch with the given keys and values."""
     base = [Record(n, NOW_MS, key, value) for n, (key, value) in enumerate(pairs)]
     return append(log, bytearray(encode_batch(base, **options)))
 
@@ -35,7 +35,7 @@ def headers(log):
 
 
 def last_of_each_key(pairs, *, before=1 << 62):
-    """The pairs that compaction leaves if it looks at the offsets before `before`."""
+    """Return the (offset, key, value) that remain after compaction of the offsets below `before`."""
     last = {key: offset for offset, key, _ in pairs if offset < before}
     return [pair for pair in pairs if pair[0] >= before or last[pair[1]] == pair[0]]
 

@@ -1,4 +1,4 @@
-"""A broker's view of a cluster of which it is only a part: an image that the test makes."""
+"""A broker's view of a cluster that it is a member of: an image that the test makes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StandingImage:
         return self.image
 
     async def apply(self, changes: Iterable[Change | None]) -> None:
-        """Make changes, and have the image's followers see them."""
+        """Apply changes, and notify the subscribers of the image."""
         new = [change for change in changes if change is not None]
         self.decided += new
         delta = Delta.of(self.image, self.image.apply(new), new)
@@ -43,7 +43,7 @@ class StandingImage:
 
 
 def seen_in_cluster(ask: Asked, changes: Iterable[Change]) -> StandingImage:
-    """Let the handlers of a broker see its image with `changes`, as a part of a cluster; returns what they see."""
+    """Give the handlers of a broker its image with `changes`, as a member of a cluster; returns the image's store."""
     metadata = StandingImage(ask.services.metadata.image.apply(changes))
     ask.services = ask.services._replace(metadata=metadata)
     return metadata

@@ -1,4 +1,4 @@
-"""A worker of Kafka Connect, as far as its REST interface goes: answers are those of Apache Kafka 4.3's worker."""
+"""The REST interface of a Kafka Connect worker: its responses are those of Apache Kafka 4.3's worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRACE = "org.apache.kafka.connect.errors.ConnectException: no file\n\tat java.ba
 
 
 class Worker:
-    """Connectors, and the requests that were made of them."""
+    """Connectors, and the requests about them."""
 
     def __init__(self) -> None:
         self.configs: dict[str, dict[str, str]] = {}

@@ -37,7 +37,7 @@ class Serving(NamedTuple):
 async def connected(
     serving: Serving, number: int = 1, over: Callable[[PlainTransport], Transport] | None = None
 ) -> AsyncIterator[tuple[Connection, socket.socket]]:
-    """A served connection, and the client's end of it; `over` returns what it sees of its transport."""
+    """Yield a served connection, and the client's end of it; `over` may wrap the connection's transport."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.settimeout(TIMEOUT_S)

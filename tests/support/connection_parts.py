@@ -32,12 +32,12 @@ NAMES = (
 
 
 def _fail(*_: object) -> None:
-    """Fail: the broker is asked nothing."""
+    """Fail: the connection must not use the broker."""
     raise AssertionError("a request came")
 
 
 def connection_parts(**changed: Any) -> ConnectionParts:
-    """Return the parts of a broker that answers nothing, with those that are `changed`."""
+    """Return the parts of a broker that answers no request, with those in `changed` replaced."""
     log_limit = LogLimit()
     parts: dict[str, Any] = {
         "begin": _fail,
@@ -56,5 +56,5 @@ def connection_parts(**changed: Any) -> ConnectionParts:
 
 
 def copied(parts: ConnectionParts, **changed: Any) -> ConnectionParts:
-    """Return the same parts with those that are `changed`; a test can put others in place of them later, too."""
+    """Return a copy of the parts with those in `changed` replaced; a test may replace attributes of it later, too."""
     return ConnectionParts(**{name: getattr(parts, name) for name in NAMES} | changed)

@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
 
 class Visitor:
-    """A browser, as far as HTTP goes: it keeps its cookie, and says where its requests come from."""
+    """A browser's HTTP side: it stores its cookie, and sends the origin of its requests."""
 
     def __init__(self, url: str) -> None:
         self.host = url.removeprefix("http://")
@@ -97,7 +97,7 @@ class Visitor:
             connection.close()
 
     async def begin(self, **login: str) -> Any:
-        """Begin a session, by a login if there is one; returns what the console says of it."""
+        """Begin a session, with a login if given; returns the console's JSON for it."""
         answer = await (self.ask("POST", "/api/session", login) if login else self.ask("GET", "/api/session"))
         assert answer.status == 200, answer
         self.cookie = answer.headers["set-cookie"].partition(";")[0]
@@ -105,20 +105,20 @@ class Visitor:
         return answer.json
 
     async def get(self, path: str, **query: Any) -> Any:
-        """Return the JSON of an answer that must be good."""
+        """Return the JSON of a response, which must be successful."""
         answer = await self.ask("GET", path, **query)
         assert answer.status == 200, answer
         return answer.json
 
     async def do(self, method: str, path: str, body: Any = None) -> Any:
-        """Do something that must succeed; returns the JSON, None without."""
+        """Send a request that must succeed; returns the JSON of its response, None without one."""
         answer = await self.ask(method, path, body or {})
         assert answer.status in (200, 204), answer
         return answer.json if answer.content else None
 
     @asynccontextmanager
     async def events(self, path: str, **query: Any) -> AsyncIterator[Events]:
-        """Follow events for the length of a block."""
+        """Yield the events of a path for the length of the block."""
         host, _, port = self.origin.removeprefix("http://").rpartition(":")
         connection = HTTPConnection(host, int(port), timeout=SECONDS_MAX)
 
@@ -137,7 +137,7 @@ class Visitor:
 
 
 class Events:
-    """Events as they come."""
+    """A stream of server-sent events."""
 
     def __init__(self, answer: HTTPResponse) -> None:
         self._lines = self._read(answer)
@@ -153,7 +153,7 @@ class Events:
                 yield name, json.loads(value)
 
     async def next(self, event: str = "") -> Any:
-        """Return the value of the next event, of one that is called so."""
+        """Return the value of the next event, or of the next one with that name."""
         while True:
             name, value = await trio.to_thread.run_sync(next, self._lines, ("ended", None))
             if name == "ended" or not event or name == event:
@@ -186,7 +186,7 @@ class Console(NamedTuple):
 
 
 def _cluster(where: WhereNow, options: dict[str, Any], own: OwnBroker | None = None) -> Cluster:
-    """Return a cluster with what stands beside it, which is taken from the options."""
+    """Return a cluster with its registry, Connect workers and the like; removes these from `options`."""
     beside = {name: options.pop(name) for name in ("registry", "connects") if name in options}
     return Cluster(where, live_of=lambda: own, **beside)
 
@@ -230,5 +230,5 @@ async def console_of(console: Console, **options: Any) -> AsyncIterator[Visitor]
 
 
 def part(text: str) -> str:
-    """Return a text as a part of a path."""
+    """Return a text quoted as a segment of a path."""
     return quote(text, safe="")

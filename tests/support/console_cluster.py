@@ -1,4 +1,4 @@
-"""A cluster that answers as a test says, behind the routes of the console."""
+"""A cluster with scripted responses, behind the routes of the console."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AWAY = ClientError("broker 2 is away")
 
 
 class Cluster:
-    """A visitor's backend, with an administration that answers so and keeps what it was asked."""
+    """A visitor's backend, with an admin client that has scripted responses and records its requests."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers

@@ -1,4 +1,4 @@
-"""A shard of groups with what surrounds it, and members of the consumer protocol that behave like stock clients."""
+"""A shard of groups with its surroundings, and members of the consumer protocol that behave like stock clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEARTBEAT_VERSION = 1
 
 
 class Coordinator:
-    """A shard with records kept as a journal, timers that run by hand, and topics that can change."""
+    """A shard with its records in a journal, timers that a test runs, and topics that can change."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.settings = settings or GroupSettings(
@@ -68,7 +68,7 @@ class Coordinator:
     # --- events ---------------------------------------------------------------------------------------------
 
     def write(self, event: Any) -> Any:
-        """Let an event decide, and apply what it has decided, as the runtime does: nothing if it raises."""
+        """Run an event, and apply its decision as the runtime does: nothing if it raises. Returns its result."""
         out = Decision()
         result = event(self.shard, out)
         self._settle(out)
@@ -81,7 +81,7 @@ class Coordinator:
         return result
 
     def perform_and_wait(self, event: Any) -> int:
-        """The same for an event that answers a waiter; returns its number for `answers`."""
+        """Run an event that answers a waiter later; returns the waiter's key in `answers`."""
         self._waiter += 1
         number = self._waiter
         self.write(lambda shard, out: event(shard, out, number))
@@ -104,12 +104,12 @@ class Coordinator:
                 self.timers[timer] = at_ms
         begins_ms = self.now_ms + TOGETHER_MS
         for timer in [key for key, at_ms in out.timers.items() if at_ms == begins_ms and key[0] == "join"]:
-            # A classic group that waits for nobody begins its first generation.
+            # A classic group that waits for no member begins its first generation.
             del self.timers[timer]
             self.write(lambda shard, out, timer=timer: shard.expire(timer, self.now_ms, out))
 
     def advance(self, ms: int) -> None:
-        """Let time pass, with all timers that come meanwhile."""
+        """Advance the clock, and run all timers that expire meanwhile."""
         end_ms = self.now_ms + ms
         while self.timers:
             timer = min(self.timers, key=lambda key: (self.timers[key], str(key)))
@@ -120,14 +120,14 @@ class Coordinator:
         self.now_ms = end_ms
 
     def reloaded(self) -> GroupShard:
-        """The groups as another broker would know them."""
+        """Return the groups as another broker would load them from the journal."""
         shard = GroupShard(self.settings, self)
         for key, value in self.journal:
             shard.replay(key, value, loading=True)
         return shard
 
     def restart(self) -> None:
-        """Another broker takes over: it knows the journal, and no more."""
+        """Move the groups to another broker, which loads them from the journal."""
         self.shard = self.reloaded()
         self.timers.clear()
         out = Decision()
@@ -153,7 +153,7 @@ class Coordinator:
 
 
 def _check_said(content: DecodedRecord | CommittedOffset, key: bytes, value: bytes | None) -> None:
-    """Check that decoding a record gives the content that it is said to have."""
+    """Check that a record decodes to the content that came with it."""
     if isinstance(content, DecodedRecord):
         record_type = registry.record_type("__consumer_offsets", content.type_id)
         assert value is not None
@@ -166,7 +166,7 @@ def owned_by(topics: Iterable[Any]) -> set[TopicIdPartition]:
 
 @dataclass
 class Client:
-    """A member that does as stock clients do: it gives up what it must, and says so with its next heartbeat."""
+    """A member that behaves like stock clients: it revokes partitions, and reports that in its next heartbeat."""
 
     coordinator: Coordinator
     id: str
@@ -179,17 +179,17 @@ class Client:
     owned: set[TopicIdPartition] = field(default_factory=set)
     told: set[TopicIdPartition] = field(default_factory=set)
     says_owned: bool = True
-    """True if the next heartbeat must say what it owns, since that has changed."""
+    """True if the next heartbeat must list the owned partitions, since they have changed."""
     says_all: bool = True
-    """True if the next heartbeat must say everything, since an answer was lost."""
+    """True if the next heartbeat must be a full one, since a response was lost."""
 
     def join(self) -> None:
-        """Send everything, owning nothing."""
+        """Send a full heartbeat without owned partitions."""
         self.epoch, self.owned, self.told = 0, set(), set()
         self._take(self._send(full=True))
 
     def beat(self, *, lost: bool = False, full: bool = False) -> int:
-        """One heartbeat; returns the error code. `lost`: the answer does not arrive."""
+        """Send a heartbeat; returns the error code. `lost`: the response does not arrive."""
         try:
             response = self._send(full=full)
         except RequestError as error:
@@ -203,7 +203,7 @@ class Client:
         return 0
 
     def settle(self) -> None:
-        """Give up what is not in the assignment, and take up what is new."""
+        """Revoke partitions that left the assignment, and adopt new ones."""
         if self.owned != self.told:
             self.owned = set(self.told)
             self.says_owned = True
@@ -237,7 +237,7 @@ class Client:
 
 
 def converge(*clients: Client, rounds: int = 30) -> None:
-    """Let all of them beat and settle until nothing changes any more."""
+    """Let all members send heartbeats and settle until nothing changes."""
     for _ in range(rounds):
         before = [(client.epoch, set(client.owned)) for client in clients]
         for client in clients:

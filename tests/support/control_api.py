@@ -53,7 +53,7 @@ def host_in(directory: Path, **more: Any) -> Host:
 
 
 async def connected(api: Api, client_id: str = "app") -> trio.SocketStream:
-    """A connection on which one request was answered."""
+    """Return a connection on which one request was answered."""
     name, _, port = api.host.bootstrap.rpartition(":")
     stream = await trio.open_tcp_stream(name, int(port))
     await stream.send_all(

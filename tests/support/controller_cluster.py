@@ -1,4 +1,4 @@
-"""Brokers with the whole controller on a simulated ZooKeeper; what they are sent is obeyed by models of brokers.
+"""Brokers with the whole controller on a simulated ZooKeeper; models of brokers obey the controller's requests.
 
 The rule: a model refuses what Apache Kafka refuses (old controller and broker epochs), and checks that no two brokers are
 made leaders of one partition in one epoch.
@@ -52,7 +52,7 @@ class Entropy:
 
 
 class ClusterBroker:
-    """One broker: its session, its controller, and the replicas that the controller of the moment gives to it."""
+    """One broker: its session, its controller, and the replicas that the active controller assigns to it."""
 
     def __init__(self, cluster: Cluster, broker_id: int, settings: ControllerSettings) -> None:
         self.cluster = cluster
@@ -64,9 +64,9 @@ class ClusterBroker:
         self.believes: dict[TopicPartition, tuple[int, int, int]] = {}
         self.metadata: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, bytes] = {}
-        """Ids of topics that a controller has told since the broker was started."""
+        """Ids of topics that controllers have sent since the broker was started."""
         self.log_ids: dict[str, bytes] = {}
-        """Ids of topics that the logs know."""
+        """Ids of topics in the partition.metadata of the logs."""
         self.brokers: set[int] = set()
         self.disk: set[TopicPartition] = set()
         self.broken: set[TopicPartition] = set()
@@ -93,7 +93,7 @@ class ClusterBroker:
             self.cluster.nursery.start_soon(self.register)
 
     async def register(self) -> None:
-        """Make the znode of this broker, in each new session; an older one of this broker goes."""
+        """Create the znode of this broker in each new session, after one of its older session has expired."""
         data = znodes.encode_broker(
             znodes.BrokerRegistration((znodes.Endpoint("PLAINTEXT", f"host{self.id}", 9092),))
         )
@@ -119,7 +119,7 @@ class ClusterBroker:
             self.epoch = epoch
 
     def stop(self, *, kill: bool = False) -> None:
-        """End this broker: at once for all to see, or so that its session has to expire."""
+        """End this broker and its session; with `kill`, the session has to expire."""
         self.scope.cancel()
         del self.cluster.brokers[self.id]
         self.cluster.disks[self.id] = self.disk
@@ -133,11 +133,11 @@ class ClusterBroker:
 
     @property
     def is_registered(self) -> bool:
-        """False before the first registration: what is sent by then is for the broker that had this id, and waits."""
+        """False before the first registration: requests until then are for the broker that had this id, and wait."""
         return self.epoch >= 0
 
     async def restore_ids(self, request: Any) -> None:
-        """Write back the ids of topics that a controller does not know, and that have logs here."""
+        """Restore the ids of topics that the controller does not know, from the logs of this broker."""
         if isinstance(request, LeaderAndIsrRequest):
             names = {state.topic_name for state in request.topic_states if state.topic_id == ZERO_UUID}
             ids = {name: self.log_ids[name] for name in names & self.log_ids.keys()}
@@ -225,7 +225,7 @@ class ClusterBroker:
 
 
 class RecordingChannels:
-    """Control channels to the models, which keep what was sent. Implements `controller.channels.ControlChannels`."""
+    """Control channels to the models, which record the requests. Implements `controller.channels.ControlChannels`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -277,7 +277,7 @@ class RecordingChannels:
 
 
 class Cluster:
-    """Everything that runs."""
+    """The simulated ZooKeeper, the running brokers, and the disks of stopped ones."""
 
     def __init__(self, nursery: trio.Nursery, random: Random, weather: ZooKeeperWeather) -> None:
         self.nursery = nursery
@@ -296,7 +296,7 @@ class Cluster:
             await self.admin.create(path, parents=True)
 
     def start(self, broker_id: int, **settings: Any) -> ClusterBroker:
-        """Start a broker; its disk is as it was."""
+        """Start a broker on the disk of its previous life, if there was one."""
         broker = ClusterBroker(self, broker_id, replace(self.settings, broker_id=broker_id, **settings))
         broker.disk = self.disks.pop(broker_id, set())
         self.brokers[broker_id] = broker
@@ -310,7 +310,7 @@ class Cluster:
         return max(active, key=lambda runtime: runtime.epoch, default=None)
 
     async def ask(self, question: Callable[[ControllerRuntime], Any]) -> Any:
-        """Ask the controller, whichever broker that is when it answers."""
+        """Call `question` with the active controller, again if the controller changes before it answers."""
         while True:
             runtime = self.controller
             if runtime is not None:
@@ -354,7 +354,7 @@ class Cluster:
         return znodes.decode_topic(topic, self.zookeeper.dump()[znodes.topic_path(topic)]).partitions[index]
 
     async def until(self, holds: Callable[[], Any], *, timeout_s: float = 60) -> None:
-        """Wait until something is true."""
+        """Wait until `holds` returns a true value."""
         with trio.move_on_after(timeout_s):
             while not holds():
                 await trio.sleep(0.1)

@@ -1,7 +1,7 @@
 """Rules that hold for each change of a partition at an active controller, and for the image after it.
 
-The rule: they are written from what partitions promise, not from the code: each is an equation of the states before and
-after, of the brokers after, and of what was asked for.
+The rule: they state the guarantees of partitions, independently of the code: each is an equation of the states before and
+after, of the brokers after, and of the request.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ ELR = "eligible.leader.replicas.version"
 
 
 class Cause(NamedTuple):
-    """The request of a change, as far as the change may show it."""
+    """The request behind a change, as far as the change may depend on it."""
 
     is_preferred: bool = False
     is_unclean_election: bool = False
@@ -43,7 +43,7 @@ class Cluster(NamedTuple):
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
     def is_online(self, partition, replica):
-        """Say whether a replica's log dir is online."""
+        """Return whether a replica's log dir is online."""
         broker = self.image.brokers.get(replica)
         if broker is None:
             return False
@@ -80,7 +80,7 @@ def check_change(key, before, after, cluster, cause):
     is_unclean = is_new_leader and not is_from_elr and not is_in_sync
     if (
         leads != -1 and not is_from_elr and not is_unclean
-    ):  # what an election leads to counts with the next change
+    ):  # the next change ends a reassignment that an election has completed
         assert not is_over(after)
     if is_unclean:
         has_others = before.isr or set(before.elr) - {cause.unclean_broker}
@@ -143,7 +143,7 @@ def check_state(key, partition, cluster):
 
 
 def is_over(partition):
-    """Say whether a partition has a reassignment that can end: all that were added, or if fewer stay all, are in sync."""
+    """Return whether a partition's reassignment can end: the added replicas, or all remaining ones, are in the ISR."""
     isr, adding, removing = set(partition.isr), set(partition.adding), set(partition.removing)
     stays = set(partition.replicas) - removing
     is_any = bool(adding or removing)

@@ -1,4 +1,4 @@
-"""The controller's core with a shell that carries out its steps as a test says, and notes them."""
+"""The controller's core with a shell that carries out its steps as a test specifies, and records them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def endpoint(broker: int, port: int = 9092) -> Endpoint:
 def cluster(
     count: int = 1, state: PartitionState | None = LED, replicas: tuple[int, ...] = (1, 2, 3)
 ) -> Core:
-    """Brokers 1 to 4, registered with epochs 101 to 104, and a topic of three replicas."""
+    """Return the core with brokers 1 to 4, registered with epochs 101 to 104, and a topic of three replicas."""
     controller_state = ControllerState(epoch=7)
     for id_ in (1, 2, 3, 4):
         controller_state.brokers[id_] = Broker(id_, 100 + id_, (endpoint(id_),))
@@ -44,10 +44,10 @@ def cluster(
 
 
 class Shell:
-    """Carries out steps: writes are done but for `conflicts`, which find `stored` instead."""
+    """Carries out steps; the first `conflicts` writes fail, as the partition has the state `stored`."""
 
     def __init__(self, core: Core, *, stored: PartitionState | None = None, conflicts: int = 1) -> None:
-        """The first writes, `conflicts` of them, meet another one, of the state `stored`."""
+        """Without `stored`, no write fails."""
         self.core = core
         self.stored = stored
         self.conflicts = conflicts if stored is not None else 0

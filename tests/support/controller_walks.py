@@ -22,7 +22,7 @@ SESSION_MS = 9_000
 
 
 class Heard:
-    """A broker's registration, as far as the model has it."""
+    """The model's view of a broker's registration."""
 
     def __init__(self, incarnation, dirs, epoch, offset):
         self.incarnation, self.dirs, self.epoch, self.registered_at = incarnation, dirs, epoch, offset
@@ -60,7 +60,7 @@ class Walk:
             self.step()
 
     def step(self):
-        """Do something: what is drawn more often stands there more often."""
+        """Do a random action; frequent actions are listed several times."""
         draw = self.random.choice
         broker_id, name, number = draw((1, 2, 3, 4)), draw("ab"), draw((0, 1))
         silent = set(self.random.sample((1, 2, 3, 4), draw((0, 0, 1, 2))))
@@ -113,7 +113,7 @@ class Walk:
         return Cluster(self.active.image, self.is_unclean, self.min_isr)
 
     def ask(self, key, request, cause=None, **options):
-        """Ask, and check all that changes; returns the answer, or the code if it is refused."""
+        """Send a request, and check all changes; returns the response, or the code of a RequestError."""
         count = len(self.active.changes)
         try:
             answer = self.active.ask(key, request, **options)
@@ -213,7 +213,7 @@ class Walk:
             assert all(partition.leader != broker_id for partition in self.active.image.partitions.values())
 
     def _expected(self, heard, before, asked, read, *, leads):
-        """Return what becomes of a broker that asks for something."""
+        """Return the expected state of a broker after a heartbeat: "fenced", "unfenced", "shutting down" or "shut down"."""
         if before.fenced:
             if asked == "stop":
                 return "shut down"
@@ -245,7 +245,7 @@ class Walk:
                 heard.heard_ms, heard.shutdown_at = None, -1
 
     def hear(self, silent):
-        """Have all brokers but these heard of; those that want to stop do not come back."""
+        """Send a heartbeat of all brokers except `silent` and those in a controlled shutdown."""
         for broker_id, heard in list(self.brokers.items()):
             broker = self.active.image.brokers[broker_id]
             if broker_id not in silent and heard.shutdown_at < 0 and not broker.in_controlled_shutdown:
@@ -367,11 +367,11 @@ class Walk:
         )
 
     def catch_up(self, name, number):
-        """Have the leader take all replicas into the ISR that are alive."""
+        """Have the leader add all live replicas to the ISR."""
         self.propose(name, number, "all", 0, 0, (0, 0), True, True)
 
     def move(self, name, number, replicas, silent, is_cancelled):
-        """Reassign a partition, and have it catch up, or be cancelled."""
+        """Reassign a partition, and let its replicas catch up, or cancel the reassignment."""
         self.reassign(name, number, replicas, False)
         if is_cancelled:
             self.reassign(name, number, None, False)
@@ -379,7 +379,7 @@ class Walk:
         self.catch_up(name, number)
 
     def shorten(self, name, number):
-        """Have a partition lose replicas, while some of the others are out of sync."""
+        """Remove replicas of a partition while some of the others are out of sync."""
         partition = self._partition(name, number)
         if partition is not None and len(partition.replicas) > 1:
             self.propose(name, number, "some", self.random.randrange(16), 0, (0, 0), True, True)

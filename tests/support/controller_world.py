@@ -1,6 +1,6 @@
-"""A cluster for the controller's core: znodes in dictionaries, brokers that obey, and rules that are checked at each write.
+"""A cluster for the controller's core: znodes in dictionaries, brokers that obey, and rules checked at each write.
 
-The rule: a write of a state that could lose what is committed, or that lets two lead in one epoch, fails at once.
+The rule: a write of a state that could lose committed records, or that has two leaders in one epoch, fails immediately.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TopicPartition = tuple[str, int]
 
 
 class RuleBrokenError(AssertionError):
-    """A promise of the controller was not kept."""
+    """The controller has broken a guarantee."""
 
 
 class CrashedError(Exception):
@@ -52,7 +52,7 @@ def check(holds: bool, what: str) -> None:
 
 @dataclass
 class ModelBroker:
-    """A broker that is registered: what it was sent, and what it believes of its replicas."""
+    """A registered broker: its pending requests, and its view of its replicas."""
 
     info: Broker
     inbox: deque[Outgoing] = field(default_factory=deque)
@@ -78,15 +78,15 @@ class World:
         self.unclean: set[str] = set()
         self.brokers: dict[int, ModelBroker] = {}
         self.disks: dict[int, set[TopicPartition]] = {}
-        """Replicas on the disks of brokers, also of those that are not there."""
+        """Replicas on the disks of brokers, including stopped ones."""
         self.epoch = 0
         self.last_czxid = 100
         self.is_clean = True
-        """True if the election in hand has to be clean."""
+        """True if the current election must be clean."""
         self.joins = False
-        """True if the ISR may grow: a leader has proposed that."""
+        """True if the ISR may grow, as a leader has proposed it."""
         self.trouble = 0.0
-        """Probability that a write meets another one, or that its answer is lost."""
+        """Probability that a write conflicts with another one, or that its response is lost."""
         self.crashes = 0.0
         """Probability that the controller dies before a step."""
         self.core = Core(self.settings, ControllerState())
@@ -107,7 +107,7 @@ class World:
         self.run(brokers.changed(self.core, {id_: model.info for id_, model in self.brokers.items()}))
 
     def deliver(self, broker_id: int) -> bool:
-        """Let a broker obey one request, and the controller hear of the answer; False if there is none."""
+        """Let a broker handle one request, and the controller its response; returns False if there is none."""
         model = self.brokers[broker_id]
         if not model.inbox:
             return False
@@ -166,7 +166,7 @@ class World:
             self.run(deletion.answered(self.core, model.info.id, deleting))
 
     def settle(self) -> None:
-        """Deliver everything, until nothing more is sent."""
+        """Deliver requests until no more are sent."""
         for _ in range(100_000):
             waiting = [id_ for id_, model in sorted(self.brokers.items()) if model.inbox]
             if not waiting:
@@ -177,7 +177,7 @@ class World:
     # --- the controller -------------------------------------------------------------------------------------
 
     def elect_controller(self) -> None:
-        """Have a new controller read everything; what the one before has sent and was not obeyed yet may be lost."""
+        """Have a new controller read the state; pending requests of the previous controller may be lost."""
         self.epoch += 1
         crashes, self.crashes = self.crashes, 0.0
         for model in self.brokers.values():
@@ -243,7 +243,7 @@ class World:
             case ReadReassignments():
                 return self.znode
             case WatchState():
-                return None  # this world tells of what leaders write by notifications
+                return None  # this world notifies the controller of leaders' writes
             case WriteReassignments(targets):
                 self.znode = dict(targets) or None
             case Send(requests):
@@ -279,7 +279,7 @@ class World:
         return written
 
     def _leader_writes(self, partition: TopicPartition, old: PartitionState) -> None:
-        """A leader of an older version changes the ISR by itself."""
+        """Change the ISR as a leader of an older version does, by a write of its own."""
         if old.leader in self.brokers and partition not in self.brokers[old.leader].broken:
             isr = tuple(id_ for id_ in old.isr if id_ == old.leader or self.random.random() < 0.5)
             self.states[partition] = replace(old, isr=isr, version=old.version + 1)
@@ -288,7 +288,7 @@ class World:
                 believes[partition] = (old.leader, old.leader_epoch, old.version + 1)
 
     def _check_end(self, partition: TopicPartition, old: Assignment | None, new: Assignment) -> None:
-        """A reassignment ends with all of its target in sync."""
+        """Check that a reassignment ends only with its whole target in sync."""
         if old is not None and old.adding and not new.is_reassigned and new.replicas == old.target:
             in_sync = partition in self.states and set(self.states[partition].isr) == set(new.replicas)
             check(in_sync or set(new.replicas) == set(old.origin), f"{partition} has moved: {old}")
@@ -330,7 +330,7 @@ class World:
 
 
 def world_with_one_partition(topic: str, topic_id: bytes, replicas: tuple[int, ...]) -> World:
-    """A world where these brokers have a partition each in sync, the first of them leads, and a controller knows that."""
+    """Return a world with one partition: its replicas are in sync, the first leads, and a controller knows the state."""
     world = World(Random(0))
     for broker in replicas:
         world.register(broker)

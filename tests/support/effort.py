@@ -1,7 +1,7 @@
 """Effort of the random tests: a little with every change, a lot in `make nightly`.
 
-The rule: all that is drawn is drawn from one seed, which the head of each run shows. It is another one each day, and the
-same for all runs of that day; a night draws its own.
+The rule: all random values are drawn from one seed, which the head of each run shows. All runs of a day have the same seed;
+each nightly run draws its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# How many times the usual number of examples; set it to find again what a nightly run has found.
+# Multiplies the number of examples; set it to repeat a failure of a nightly run.
 EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
 _DRAWN = str(SystemRandom().getrandbits(32)) if EFFORT > 1 else f"{date.today():%Y%m%d}"
 # Set for the other processes of the same run too.
@@ -22,16 +22,16 @@ SEED = int(os.environ.setdefault("BARNABAS_TEST_SEED", _DRAWN))
 
 
 def drawing(run: int = 0) -> Random:
-    """Return what a random test draws from, in the first of its runs or another one."""
+    """Return the generator of a random test, for the run of that number."""
     return Random(SEED + run)
 
 
 def examples(count: int) -> int:
-    """The number of examples for a test that is happy with `count` of them on an ordinary day."""
+    """Return the number of examples of a test that has `count` of them on an ordinary day."""
     return count * EFFORT
 
 
 def daily(items: Iterable[T], share: int) -> list[T]:
-    """One of `share` items, each day others: for planted bugs that tests must find; with more effort all of them."""
+    """Return one of `share` items, others each day, or all with more effort: for planted bugs that tests must find."""
     every = [*items]
     return every if EFFORT > 1 else every[SEED % min(share, len(every) or 1) :: share]

@@ -8,7 +8,7 @@ from barnabas.log.disk import Buffer, File, OsDisk, OsFile
 
 
 class FaultyFile:
-    """A file with writes that stop, and syncs that fail, when its disk says so."""
+    """A file with short writes, and failing syncs, when its disk is set to fail."""
 
     def __init__(self, disk: FaultyDisk, path: str, file: OsFile) -> None:
         self._disk = disk
@@ -44,7 +44,7 @@ class FaultyFile:
 
 
 class FaultyDisk(OsDisk):
-    """`room` is how many bytes may still be written to files that end in `suffix`, None for any number."""
+    """`room` is the number of bytes that can still be written to files that end in `suffix`, None for no limit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A fetch of one partition through the handler of Fetch, on a node that has nothing but replicas."""
+"""A fetch of one partition through the handler of Fetch, on a node that consists of replicas."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fetch_at_once(
 
 
 def batches_in(data: bytes) -> list[tuple[int, int, int]]:
-    """Return leader epoch, value as a number, and how many records there are, of each batch of equal records."""
+    """Return (leader epoch, value as a number, record count) of each batch; its records must have equal values."""
     batches = []
     for at, header in iter_batches(data):
         records = read_records(data, at)

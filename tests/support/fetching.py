@@ -1,4 +1,4 @@
-"""A fetcher's world: a leader that answers as a test says, and a broker that has nothing but what it follows."""
+"""A fetcher's world: a leader with scripted responses, and a broker that consists of followers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOPIC_ID = b"0123456789abcdef"
 
 
 def at(offset: int, value: bytes, leader_epoch: int) -> bytes:
-    """A batch of one record at an offset, as a leader has it."""
+    """Return a batch of one record at an offset, as in a leader's log."""
     data = batch(value)
     rebase(data, 0, offset, leader_epoch)
     return bytes(data)
@@ -53,7 +53,7 @@ class Leader:
     """Error codes that partitions are answered with, once each unless `is_stubborn`."""
     is_stubborn: bool = False
     offset_errors: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Error codes of where the log begins and where it ends, by partition, for as long as they are here."""
+    """Error codes of ListOffsets for the log start and the log end, by partition, while set."""
     answer_epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     """The end of the follower's last epoch, by partition: (epoch, end offset)."""
     asked: list[Any] = field(default_factory=list)
@@ -62,9 +62,9 @@ class Leader:
     lacks: frozenset[int] = frozenset()
     has_sessions: bool = False
     session: dict[int, Any] = field(default_factory=dict)
-    """Wanted by the requests of the session, by partition."""
+    """Partitions that the session's requests have added."""
     told: dict[int, int] = field(default_factory=dict)
-    """The high watermark that the session's answers have told, by partition."""
+    """The high watermark in the session's last response with the partition."""
 
     async def version_of(self, broker_id: int, key: int, **_: Any) -> int:
         await trio.lowlevel.checkpoint()
@@ -92,7 +92,7 @@ class Leader:
         """Nothing is open."""
 
     async def _fetch_in_session(self, request: FetchRequest, version: int) -> FetchResponse:
-        """Answer a request of a session, which is the only one: new partitions, and those with news."""
+        """Answer a fetch of the only session: with new partitions, and those with changed data."""
         if not request.session_epoch:
             self.session.clear()
             self.told.clear()
@@ -209,7 +209,7 @@ class Follower(Node):
         self.storage_errors.append(error)
 
     async def follow(self, epoch: int = 5, *, is_first: bool = True) -> None:
-        """Hear of the topic, or of a new epoch, and begin to fetch."""
+        """Apply the topic's metadata, or a new leader epoch, and begin to fetch."""
         info = PartitionInfo(LEADER, (LEADER, ME), (LEADER,), epoch, epoch)
         if is_first:
             brokers = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in (1, 2)]
@@ -235,7 +235,7 @@ class Follower(Node):
             nursery.cancel_scope.cancel()
 
     async def until(self, condition: Callable[[], bool]) -> float:
-        """Wait until something is so, and return how long that took (s)."""
+        """Wait until a condition holds; returns how long that took (s)."""
         before = trio.current_time()
         with trio.fail_after(60):
             while not condition():

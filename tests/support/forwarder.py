@@ -1,4 +1,4 @@
-"""`python forwarder.py PORT HOST:PORT ...`: accept on a port of all interfaces and hand each connection on, in turn.
+"""`python forwarder.py PORT HOST:PORT ...`: accept on all interfaces, and forward connections to the addresses in turn.
 
 It stands in for a mapped port of a container engine, and for a load balancer. It prints "ready" when it accepts.
 """

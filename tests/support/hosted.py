@@ -28,7 +28,7 @@ QUICK_GROUPS = {
 
 
 class Hosted:
-    """A test's handle of a broker: everything that it does to the broker is done in the broker's thread."""
+    """A test's handle of a broker: its calls run in the broker's thread."""
 
     def __init__(self, host: Host, token: trio.lowlevel.TrioToken) -> None:
         self.host = host
@@ -36,7 +36,7 @@ class Hosted:
         self._token = token
 
     def do(self, work: Callable[[], T]) -> T:
-        """Call in the broker's thread."""
+        """Call a function in the broker's thread; returns its result."""
         return trio.from_thread.run_sync(work, trio_token=self._token)
 
     def fault(self, rule: str | Mapping[str, Any]) -> str:
@@ -44,7 +44,7 @@ class Hosted:
         return self.do(lambda: self.host.faulting.faults.add(rule)).name
 
     def hits(self, name: str) -> int:
-        """Return how often a rule has struck."""
+        """Return how often a rule has applied."""
         return self.do(lambda: self.host.faulting.faults.rules[name].hits)
 
     def clear(self) -> None:
@@ -58,7 +58,7 @@ class Hosted:
         return self.do(lambda: recorder.find(Filter(**conditions)))
 
     def wait_asked(self, *, timeout_s: float = 30.0, **conditions: Any) -> Recorded:
-        """Wait until there is such a request, and it is answered."""
+        """Wait until such a request was recorded and answered; returns it. Raises AssertionError after `timeout_s`."""
         assert self.host.recorder is not None
         recorder = self.host.recorder
 
@@ -70,7 +70,7 @@ class Hosted:
         return recorded
 
     def advance(self, seconds: float, *, is_kept: bool = False) -> None:
-        """Move the broker's clock; `is_kept` has clients keep their sessions."""
+        """Advance the broker's clock; with `is_kept`, clients keep their sessions."""
 
         def step() -> None:
             assert self.host.clock is not None

@@ -1,4 +1,4 @@
-"""A sandbox that is none: calls run in the test's own process, so that a test has its clock and its exceptions."""
+"""A sandbox without isolation: calls run in the test's own process, with its clock, and raise their exceptions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ class Inline:
     """Calls functions at once, without limits."""
 
     async def call(self, function: Callable[..., T], *arguments: Any, owner: Hashable = None) -> T:
-        """Return what a function returns, after others have had their turn."""
+        """Return the result of a call, after a checkpoint."""
         await trio.lowlevel.checkpoint()
         return function(*arguments)

@@ -12,9 +12,10 @@ from barnabas.wire.generated.errors import ErrorCode
 
 
 class MemoryJournal:
-    """Implements `Journal` with one partition; `failure` is raised by what reads it.
+    """Implements `Journal` with one partition; reads raise `failure` if it is set.
 
-    This broker leads it in `epoch`, no one does if that is None. All is committed at once, unless `commits` is taken away.
+    This broker leads the partition in `epoch`; it has no leader if that is None. Records are committed immediately, unless
+    `commits` is cleared.
     """
 
     topic = "__consumer_offsets"

@@ -1,4 +1,4 @@
-"""A realm for tests of Kerberos, which are skipped where one cannot be had."""
+"""A realm for tests of Kerberos, which are skipped where no realm can be started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compat.security.kdc import Realm, RealmError
 
 @contextmanager
 def realm_or_skip(directory: Path) -> Iterator[Realm]:
-    """Start a realm, to which this process belongs too. With CI=true it must be there."""
+    """Start a realm, also used by this process; skips the test if it cannot, or fails it with CI=true."""
     try:
         library()
         realm = Realm(directory)

@@ -24,13 +24,13 @@ TOPIC_ID = bytes(range(16))
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS, key: bytes | None = b"k", **options) -> bytearray:
-    """A producer's batch, writable as a request's memory is."""
+    """Return a producer's batch, in writable memory as that of a request."""
     records = [Record(n, timestamp, key, value) for n, value in enumerate(values or (b"v",))]
     return bytearray(encode_batch(records, **options))
 
 
 def rebase(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch (magic 2) at `pos` its place in the log, as a leader does; outside of the checksum."""
+    """Set base offset and leader epoch of the batch (magic 2) at `pos`, as a leader does; the checksum omits both."""
     header = read_header(buf, pos)
     header.base_offset, header.leader_epoch = base_offset, leader_epoch
     place_batch(memoryview(buf)[pos:], header)
@@ -52,7 +52,7 @@ def marker(
 
 
 def quick_directory() -> Path:
-    """A new directory, in memory where there is such a place: for tests that sync a thousand times."""
+    """Create a directory, in memory if possible: for tests with a thousand syncs."""
     memory = Path("/dev/shm")
     return Path(tempfile.mkdtemp(prefix="barnabas-test-", dir=memory if os.access(memory, os.W_OK) else None))
 
@@ -82,13 +82,13 @@ class Broker:
         return self.manager
 
     def crash(self) -> None:
-        """End without any farewell, as after kill -9."""
+        """End without closing the logs, as after kill -9."""
         for log in self.manager:
             log.abandon()
         self.manager.ownership.release()
 
     def reboot(self) -> None:
-        """Let the next start believe that the machine was restarted meanwhile: what was not synced may be gone."""
+        """Make the next start assume a reboot of the machine, after which unsynced data may be lost."""
         for path in self.dirs:
             Path(path, names.BOOT_ID).unlink(missing_ok=True)
 
@@ -111,7 +111,7 @@ def flushes_due(logs: Iterable[PartitionLog], now_ms: int) -> list[FlushTask]:
 
 
 def append(log: PartitionLog, records: bytearray, *, epoch: int = 0, now_ms: int = NOW_MS, **options):
-    """Append as the leader does, and commit at once, as with one replica."""
+    """Append as the leader, and advance the high watermark immediately, as with one replica."""
     result = log.append_as_leader(records, leader_epoch=epoch, now_ms=now_ms, **options)
     log.advance_high_watermark(log.log_end_offset)
     return result
@@ -123,7 +123,7 @@ def content_of(log: PartitionLog) -> bytes:
 
 
 def read_all(log: PartitionLog, offset: int | None = None, *, max_bytes: int = 1 << 20) -> list[Record]:
-    """All records that a consumer sees that polls from `offset`, or the log start, to the high watermark."""
+    """Return the records that a consumer gets from `offset`, or the log start, to the high watermark."""
     start = log.log_start_offset if offset is None else offset
     records: list[Record] = []
     offset = start

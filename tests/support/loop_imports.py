@@ -1,6 +1,6 @@
-"""Ask every API once and print which modules the event loop's thread has imported meanwhile, as JSON by API.
+"""Send a request of every API, and print the modules that the event loop's thread has imported meanwhile, as JSON by API.
 
-A process of its own, in which as little as possible has been imported before: `python -m tests.support.loop_imports`.
+Run as a separate process, with as few earlier imports as possible: `python -m tests.support.loop_imports`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.brokers import running
 ANSWER_TIMEOUT_S = 20
 HANDFUL_S = 0.2
 MAY_WAIT = frozenset({"JoinGroup", "SyncGroup", "ShareFetch", "Produce"})
-"""Those with an answer that waits for others, or never comes: acks=0."""
+"""APIs with a response that waits for other clients, or never comes (acks=0)."""
 SETTINGS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,USERS://127.0.0.1:0",
     "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 class Finder:
-    """Finds nothing, and notes what is looked for by the thread that has made it."""
+    """An import finder that finds no module, and records the imports of the thread that created it."""
 
     def __init__(self) -> None:
         self.found: list[str] = []

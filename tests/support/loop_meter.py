@@ -1,7 +1,7 @@
 """Work of a broker in one turn of its event loop, counted in executed lines of Python and not in time.
 
-The rule: what the loop's own thread executes for the broker counts, and nothing else: not the test's clients, not worker
-threads. A call into C that is long by its input (decompression, a checksum) counts as the lines that take as long.
+The rule: only lines that the loop's thread executes for the broker count, not those of the test's clients or of worker
+threads. A call into C with a time that depends on its input (decompression, a checksum) counts as lines that take as long.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from barnabas.records.codecs.pieces import Parts
 from barnabas.records.errors import DecompressedTooLargeError
 
 LINES_MAX = 200_000
-"""Limit of a turn, by all tasks of the broker: 11 to 16 ms of interpreted Python, and less of compiled."""
+"""Limit of a turn, for all tasks of the broker: 11 to 16 ms interpreted, less compiled."""
 SCALE = 20
 SCALED_LINES_MAX = 500_000 // SCALE
-"""Limit of a turn where input and budget are a twentieth of what they really are: 50 ms have time for 500,000."""
+"""Limit of a turn with a twentieth of the real input and budget: 50 ms suffice for 500,000 lines."""
 LINE_SECONDS = 100e-9
 """Longest time of an interpreted line: 57 to 79 ns were measured for decoders of requests (CPython 3.11)."""
 DECOMPRESSED_BYTES_PER_LINE = 100
 CHECKSUM_BYTES_PER_LINE = 1_000
 INSTRUCTIONS_PER_LINE = 25
-"""Of RE2's program for each character of a name: 4 ns at the worst, where its states do not fit its memory."""
+"""RE2 instructions per character of a name that count as a line: 4 ns at worst, if its states exceed its memory."""
 SAMPLE_MASK = 255
 GIVE_UP_LINES = 250_000
 """Lines in one turn after which a step is counted no further: it has failed, and counting is slow."""
@@ -51,7 +51,7 @@ class LoopMeter(trio.abc.Instrument):
         self._trace = self._tracer()
 
     def clock(self) -> float:
-        """Seconds that the lines so far would have taken: the clock of a LoopBudget that is counted too."""
+        """Return the seconds that the counted lines would have taken: the clock of a LoopBudget in counted code."""
         return (self._before + self._turn) * LINE_SECONDS
 
     def leave_out(self) -> None:
@@ -60,12 +60,12 @@ class LoopMeter(trio.abc.Instrument):
         sys.settrace(None)
 
     def forget(self) -> None:
-        """Begin again."""
+        """Reset the counts."""
         self._ended()
         self.worst, self.where = 0, []
 
     def add(self, lines: int) -> None:
-        """Count a call into C, if it was made by what is measured."""
+        """Count a call into C as `lines`, if measured code has made it."""
         if sys.gettrace() is self._trace:  # each thread has its own
             self._turn += lines
 
@@ -120,9 +120,9 @@ class LoopMeter(trio.abc.Instrument):
         sys.settrace(None)
 
     def count_calls_into_c(self) -> None:
-        """Have decompression, checksums of records and matches by RE2 counted, for the rest of this process.
+        """Count decompression, checksums of records and matches by RE2, for the rest of this process.
 
-        Before anything else of the broker is imported: modules hold the functions by name.
+        Call it before other modules of the broker are imported, as these import the functions by name.
         """
         from barnabas.records import crc
         from barnabas.records.codecs import gzip, lz4, snappy, zstd
@@ -149,7 +149,7 @@ class LoopMeter(trio.abc.Instrument):
         return counted
 
     def _decompressing(self, decompress: Callable[..., Parts]) -> Callable[..., Parts]:
-        """Return a codec's function that counts its result, or as much as it may have where that is too large."""
+        """Return a codec's function that counts the size of its result, or the limit if the result is too large."""
 
         def counted(data: Any, bytes_max: int, **options: Any) -> Parts:
             try:

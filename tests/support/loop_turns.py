@@ -1,8 +1,8 @@
 """Drive every API with its worst input and count the longest turn of the loop: `make turns ARGS="[API ...]"`.
 
 Prints one JSON object: by API the most lines in a turn, the request that had them, and where they were; before it, with
-`--verbose`, a line for each request. The exit code is 1 where a turn is too long. A process of its own, because the
-interpreted sources must run: their lines can be counted. BARNABAS_TEST_EFFORT says how much the broker holds.
+`--verbose`, a line for each request. The exit code is 1 if a turn is too long. It is a separate process, because only
+lines of the interpreted sources can be counted. BARNABAS_TEST_EFFORT scales the content of the broker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.support.effort import EFFORT  # noqa: E402
 from tests.support.worst_inputs import DEEP, ROWS, WIDE, Case, State  # noqa: E402
 
 ANSWER_TIMEOUT_S = 30 * min(EFFORT, 10)
-"""A broker that waits for something else to happen is waited for no longer."""
+"""Timeout of a response: the broker may wait for another event."""
 HANDFUL_S = 0.3
 SETTINGS = {
     "metrics.listener": "127.0.0.1:0",
@@ -49,11 +49,11 @@ ASKING = {
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:nobody",
 }
-"""An authorizer that allows what it is asked, after it has looked for all that may refuse it."""
+"""An authorizer that allows every operation, after it has searched for all denials."""
 
 
 class Driver:
-    """A client with uncounted steps of its own."""
+    """A client with steps that are not counted."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
@@ -64,7 +64,7 @@ class Driver:
         return decoded(api, version, answer)
 
     async def send(self, case: Case) -> list[bytes]:
-        """Send the bytes of a case; returns its answers, fewer when the connection is closed or they do not come."""
+        """Send the bytes of a case; returns its responses, fewer if the connection is closed or the wait times out."""
         answers: list[bytes] = []
         stream = await trio.open_tcp_stream(*self.address)
         async with stream:
@@ -96,7 +96,7 @@ class Driver:
 
 
 async def fill(driver: Driver, state: State) -> None:
-    """Make what the state says, by requests."""
+    """Create the content that `state` describes, by requests."""
     topics = [{"Name": f"topic-{n}", "NumPartitions": 1, "ReplicationFactor": 1} for n in range(state.topics)]
     topics.append({"Name": WIDE, "NumPartitions": state.partitions, "ReplicationFactor": 1})
     topics.append({"Name": DEEP, "NumPartitions": 1, "ReplicationFactor": 1})
@@ -154,13 +154,13 @@ async def fill(driver: Driver, state: State) -> None:
 
 
 async def _until(driver: Driver, api: str, version: int, values: Values) -> None:
-    """Ask until there is no error: a coordinator's topic is made by the first request."""
+    """Repeat a request until it succeeds: the first one creates a coordinator's topic."""
     while (await driver.ask(api, version, values))["ErrorCode"]:
         await trio.sleep(0.01)
 
 
 def check(case: Case, answers: list[bytes]) -> None:
-    """See that what must succeed for its work to be done has succeeded."""
+    """Check that a case succeeded, if only then the API does its whole work."""
     if case.succeeds is None:
         return
     assert len(answers) == case.answers, f"{case.label}: {len(answers)} answers of {case.answers}"
@@ -172,7 +172,7 @@ def check(case: Case, answers: list[bytes]) -> None:
 
 
 async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object]]:
-    """By API the worst turn."""
+    """Return the worst turn by API."""
     METER.leave_out()
     effort = min(EFFORT, 10)
     state = State(
@@ -212,7 +212,7 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
 
 
 def main() -> int:
-    """Drive the APIs that are named on the command line, or all."""
+    """Drive the APIs named on the command line, or all; returns the exit code."""
     chosen = [name for name in sys.argv[1:] if not name.startswith("-")]
     with tempfile.TemporaryDirectory(prefix="loop-turns-") as directory:
         figures = trio.run(drive, directory, chosen)

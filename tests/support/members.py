@@ -1,4 +1,4 @@
-"""A consumer's membership without a consumer: the host that it acts for, and the coordinator that it asks."""
+"""A consumer's membership without a consumer: a stand-in for its host, and one for its coordinator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Places = set[TopicPartition]
 
 
 class RecordingHost:
-    """Takes partitions on and gives them up as it is told, and keeps a list of that."""
+    """Records the partitions that are assigned, revoked and lost."""
 
     def __init__(self) -> None:
         self.assigned: Places = set()
@@ -28,35 +28,35 @@ class RecordingHost:
         self.is_idle = trio.Event()
 
     async def add(self, places: Places) -> None:
-        """Take on."""
+        """Record assigned partitions."""
         self.calls.append(("add", set(places)))
         self.assigned |= places
 
     async def revoke(self, places: Places) -> None:
-        """Give up."""
+        """Record revoked partitions."""
         self.calls.append(("revoke", set(places)))
         self.assigned -= places
 
     async def lose(self, places: Places) -> None:
-        """Drop."""
+        """Record lost partitions."""
         self.calls.append(("lose", set(places)))
         self.assigned -= places
 
     def busy_s(self) -> float:
-        """For as long as the test says."""
+        """Return the seconds that the test has set."""
         return self.busy
 
     async def idle(self) -> None:
-        """Wait until the test says."""
+        """Wait until the test sets the event."""
         await self.is_idle.wait()
 
     def fail(self, error: ClientError) -> None:
-        """Keep the error."""
+        """Record the error."""
         self.failures.append(error)
 
 
 class StandinCoordinator:
-    """Stands for a client and its connection to a coordinator, with newest versions and answers that a test says."""
+    """Stands for a client and its connection to a coordinator, with the newest versions and scripted responses."""
 
     def __init__(self, answer: Callable[[Any], Any], **versions: int) -> None:
         self.answer = answer
@@ -72,12 +72,12 @@ class StandinCoordinator:
         self.peer = "peer"
 
     async def coordinator(self, key: str, key_type: int = 0) -> int:
-        """Return any number."""
+        """Return an arbitrary broker id."""
         self.keys.append((key, key_type))
         return 7
 
     async def broker(self, _: int, *, lane: str = "") -> StandinCoordinator:
-        """Return this."""
+        """Return this object as the connection."""
         self.lanes.append(lane)
         return self
 
@@ -87,11 +87,11 @@ class StandinCoordinator:
         return newest if version_max is None else min(newest, version_max)
 
     def forget_coordinator(self, group_id: str, key_type: int = 0) -> None:
-        """Note it."""
+        """Record the call."""
         self.forgotten.append(group_id)
 
     async def ask(self, request: Any, *, version: int, timeout_ms: float | None = None) -> Any:
-        """Answer, or raise what is to be raised, if the request can be written in that version."""
+        """Return the scripted response, or raise the scripted error; the request must be encodable in that version."""
         key = registry.key_of(type(request).__name__.removesuffix("Request"))
         assert registry.request_codec(key).encode(request, version)
         self.asked.append(request)
@@ -103,7 +103,7 @@ class StandinCoordinator:
 
 
 def topics_with(**counts: int) -> Any:
-    """Return metadata of topics with so many partitions, and ids that are their names."""
+    """Return metadata of topics with these partition counts, and their names as ids."""
     infos = {
         name: SimpleNamespace(
             id=name.encode().ljust(16), partitions=dict.fromkeys(range(count)), is_internal=False

@@ -53,7 +53,7 @@ def codec_of(message: Message) -> MessageCodec[Any]:
 
 
 def random_message(message: Message, version: int, random: Random, *, unknown_tags: bool = False) -> Any:
-    """A message of the generated class with every field of `version` set to something."""
+    """Return a message of the generated class with a random value in every field of `version`."""
     return Builder(message, version, random, unknown_tags).struct(codec_of(message).message, message.fields)
 
 
@@ -185,7 +185,7 @@ def _one_from_json(message: Message, version: int, kind: FieldType, value: Any) 
 
 
 def without_records(message: Message, value: Any) -> Any:
-    """Kafka writes the size of records to JSON but never their bytes: leave them out of the comparison."""
+    """Return the message without its records: Kafka's JSON has the size of records, but not their bytes."""
     hidden = {camel(field.name) for _, field in message.all_fields() if field.type.name == "records"}
     if isinstance(value, dict):
         return {

@@ -1,4 +1,4 @@
-"""A controller that leads a quorum, as far as an observer sees it: it answers from a log that Kafka 4.3.1 wrote."""
+"""The leader of a quorum as seen by an observer: it answers from a log that Kafka 4.3.1 wrote."""
 
 import random
 from pathlib import Path
@@ -19,7 +19,7 @@ EPOCH, EPOCH_START = 2, 85
 
 
 class SimulatedLeader:
-    """A leader that answers from the golden log, in pieces of its own choice."""
+    """A leader that answers from the golden log, in pieces of sizes that it chooses."""
 
     def __init__(self, seed, *, snapshot=False, leads=True, leader_id=1, address=("controller-1", 9093)):
         self.random = random.Random(seed)

@@ -36,11 +36,11 @@ class NoReplicas:
     """Stands for `Replicas` of a broker without a replica of the topic."""
 
     def find(self, topic: str, index: int) -> None:
-        """There is none."""
+        """Return None."""
 
 
 class MetadataLeader:
-    """Broker 2, which leads all partitions; what is asked for is counted."""
+    """Broker 2, which leads all partitions; it counts requests."""
 
     def __init__(self) -> None:
         self.metadata = cluster(topic(METADATA_TOPIC, *[TWO] * COUNT))
@@ -50,12 +50,12 @@ class MetadataLeader:
         self.records: list[tuple[int, bytes]] = []
         """Leader epoch and value of each record of the partition with the records of `PARTITION`, from `start` on."""
         self.hidden = 0
-        """So many of the last records are not committed."""
+        """Number of the last records that are not committed."""
         self.fetch_error = 0
         self.lost_offsets = 0
         """So many answers to requests for the first offset are lost."""
         self.lost_answers = 0
-        """So many answers to appends are lost, after these are done."""
+        """Number of next Produce responses to lose, after the append."""
         self.append_errors: list[int] = []
         self.appends = 0
         self.environment = real_environment()._replace(
@@ -91,7 +91,7 @@ class MetadataLeader:
     # --- answers, as `Peers` --------------------------------------------------------------------------------------
 
     async def ask(self, broker_id: int, request: Any, **options: Any) -> Any:
-        """Answer a request; a fetch without news waits a little."""
+        """Answer a request; a fetch without new records waits a little."""
         message = request.make(VERSION) if isinstance(request, VersionedRequest) else request
         response = self._answer(broker_id, message)
         if isinstance(response, FetchResponse) and not any(

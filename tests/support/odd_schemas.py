@@ -1,7 +1,7 @@
-"""Schemas that are small and lead to very much: shared definitions, depth, width, length, recursion. Made, never kept.
+"""Small schemas that are costly to check: shared definitions, depth, width, length, recursion. They are generated.
 
-Each function returns the text of a schema with an innermost part of a kind that `inner` names (`string` or `long`), so
-that two of them differ there.
+Each function returns the text of a schema with an innermost part of type `inner` (`string` or `long`), so that two schemas
+differ there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _record(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def avro_diamond(inner: str, size: int) -> str:
-    """Records of which each has the one before twice."""
+    """Records, each with two fields of the previous record's type."""
     records = [_record("R0", {"a": inner})]
     records += [_record(f"R{n}", {"a": f"R{n - 1}", "b": ["null", f"R{n - 1}"]}) for n in range(1, size)]
     return json.dumps(records)
@@ -54,7 +54,7 @@ def avro_names(inner: str, size: int) -> str:
 
 
 def avro_recursion(inner: str, size: int) -> str:
-    """Records of which each has all of them, by unions."""
+    """Records, each with fields of all of them, by unions."""
     names = [f"R{n}" for n in range(size)]
     fields = {"leaf": inner, **{f"f{n}": ["null", name] for n, name in enumerate(names)}}
     root = _record("Root", {})
@@ -63,7 +63,7 @@ def avro_recursion(inner: str, size: int) -> str:
 
 
 def _nested(names: list[str], fields: dict[str, Any]) -> Any:
-    """Return the first record, within which the others are declared where they are named first."""
+    """Return the first record; the others are declared within it, at their first use."""
     declared = {names[0]}
 
     def kind(union: Any) -> Any:
@@ -96,7 +96,7 @@ def _with(root: Any, definitions: dict[str, Any]) -> str:
 
 
 def json_diamond(inner: str, size: int) -> str:
-    """Definitions of which each refers to the one before twice."""
+    """Definitions, each with two references to the previous one."""
     definitions = {"d0": {"type": JSON_KINDS[inner]}}
     definitions |= {
         f"d{n}": _object({"a": _ref(f"d{n - 1}"), "b": _ref(f"d{n - 1}")}) for n in range(1, size)
@@ -105,7 +105,7 @@ def json_diamond(inner: str, size: int) -> str:
 
 
 def json_choices(inner: str, size: int) -> str:
-    """Definitions of which each is one of two that lead to the one before."""
+    """Definitions, each a choice of two that both refer to the previous one."""
     definitions: dict[str, Any] = {"d0": {"type": JSON_KINDS[inner]}}
     for n in range(1, size):
         definitions[f"d{n}"] = {
@@ -115,7 +115,7 @@ def json_choices(inner: str, size: int) -> str:
 
 
 def json_depth(inner: str, size: int) -> str:
-    """A definition that refers to one that refers to one."""
+    """A chain of definitions, each with a reference to the next."""
     definitions = {"d0": {"type": JSON_KINDS[inner]}}
     definitions |= {f"d{n}": _object({"a": _ref(f"d{n - 1}")}) for n in range(1, size)}
     return _with(_ref(f"d{size - 1}"), definitions)
@@ -138,7 +138,7 @@ def json_names(inner: str, size: int) -> str:
 
 
 def json_recursion(inner: str, size: int) -> str:
-    """Definitions of which each is one of objects that refer to all."""
+    """Definitions, each a choice of objects with references to all definitions."""
     names = [f"d{n}" for n in range(size)]
     definitions = {
         name: {"oneOf": [_object({"x": _ref(other), "v": {"type": JSON_KINDS[inner]}}) for other in names]}
@@ -162,7 +162,7 @@ def _chain(inner: str, size: int, *fields: str) -> str:
 
 
 def protobuf_diamond(inner: str, size: int) -> str:
-    """Messages of which each has the one before twice."""
+    """Messages, each with two fields of the previous message's type."""
     return _chain(inner, size, "a", "b")
 
 
@@ -178,7 +178,7 @@ def protobuf_union(inner: str, size: int) -> str:
 
 
 def protobuf_enum(inner: str, size: int) -> str:
-    """An enum of many names, of which harmless changes are very many, and a field that changes its kind."""
+    """An enum of many names, with very many compatible changes, and a field that changes its type."""
     values = " ".join(f"{inner}{n} = {n};" for n in range(size))
     return f"{_HEAD}enum E {{ {values} }} message M {{ E e = 1; {PROTOBUF_KINDS[inner]} v = 2; }}"
 
@@ -190,7 +190,7 @@ def protobuf_names(inner: str, size: int) -> str:
 
 
 def protobuf_recursion(inner: str, size: int) -> str:
-    """Messages of which each has all of them."""
+    """Messages, each with fields of all of them."""
     messages = []
     for name in range(size):
         fields = " ".join(f"M{other} f{other} = {other + 1};" for other in range(size))
@@ -206,4 +206,4 @@ KINDS: list[tuple[str, Make, int]] = [
     ("PROTOBUF", protobuf_depth, 300), ("PROTOBUF", protobuf_union, 500), ("PROTOBUF", protobuf_enum, 1_000),
     ("PROTOBUF", protobuf_names, 20_000), ("PROTOBUF", protobuf_recursion, 20),
 ]  # fmt: skip
-"""Formats, what is made of them, and a size that is understood and is much by paths, pairs or length."""
+"""Formats, functions, and a size that is accepted, with many paths, many pairs or a great length."""

@@ -1,6 +1,6 @@
-"""The metadata journal as older versions wrote it: lines of JSON with checksums, and those of the first ones without.
+"""The metadata journal as older versions wrote it: lines of JSON with checksums, in the first versions without.
 
-The rule: these are the bytes that are on disks; nothing here changes any more.
+The rule: disks hold these bytes, so this format must not change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def write_journal(disk: Disk, groups: Sequence[Sequence[Change]], dirs: Sequence
 
 
 def encode_lines(groups: Sequence[Sequence[Change]], first: int = 1) -> bytes:
-    """The lines of groups of changes, each of which is true as a whole, numbered from `first` on."""
+    """Return the lines of groups of changes, numbered from `first` on; a group applies as a whole or not at all."""
     lines: list[bytes] = []
     for group in groups:
         for lines_after, change in enumerate(group, 1 - len(group)):
@@ -36,13 +36,13 @@ def encode_lines(groups: Sequence[Sequence[Change]], first: int = 1) -> bytes:
 
 
 def encode_line(number: int, change: Change, *, has_more: bool = False) -> bytes:
-    """One change as a line; `has_more` says that the next one belongs to it."""
+    """Return a change as a line; with `has_more` the next line belongs to the same group."""
     more = '"more":true,' if has_more else ""
     return sealed(f'"n":{number},{more}{encode(change)[1:]}'.encode())
 
 
 def sealed(body: bytes) -> bytes:
-    """The line with this object, which comes without its brace."""
+    """Return the line with a checksum for an object, given without its closing brace."""
     return b'{"crc":"%08x",%s\n' % (crc32c(body), body)
 
 

@@ -1,4 +1,4 @@
-"""A voter that is alone, with its log in memory: what it appends is committed when it is told so."""
+"""The only voter of a quorum, with its log in memory: appended records are committed when a test calls for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.wire.metadata_records import decode_record
 
 
 class OnlyVoter:
-    """Implements `Voter` of the controller; `listener` is told that this node leads by `lead`."""
+    """Implements `Voter` of the controller; `lead` makes this node the leader, and notifies its listener."""
 
     def __init__(self, node_id=1, *, commits_at_once=True):
         self.node_id = node_id
@@ -51,7 +51,7 @@ class OnlyVoter:
         listener.on_leader(self.epoch, self.end_offset)
 
     def lose(self):
-        """Another node leads now: what is not committed is lost."""
+        """Make another node the leader; uncommitted records are lost."""
         del self._values[self._applied :]
         self.leader_id, self.epoch = 9, self.epoch + 1
         self._listener.on_resigned(self.epoch - 1)
@@ -91,7 +91,7 @@ class OnlyVoter:
         self._changed = trio.Event()
 
     async def publish(self):
-        """Tell the subscribers of all that is committed, as the first delta."""
+        """Publish all committed records to the subscribers, as the first delta."""
         delta = ImageDelta(EMPTY, self.image, ())
         for subscriber in self._subscribers:
             await subscriber.prepare(delta)

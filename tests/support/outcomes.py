@@ -1,4 +1,4 @@
-"""Outcomes of a request, by the code as by a model: a value, or the name of the error code that refuses it."""
+"""Outcomes of a request, in the code and in a model: a value, or the name of its error code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.models.transactions import RefusedError
 
 
 def outcome(act: Callable[[], Any]) -> Any:
-    """Return what `act` returns, or the name of the error code with which it refuses."""
+    """Return the result of `act`, or the name of the error code of its RequestError."""
     try:
         return act()
     except RefusedError as refusal:
@@ -21,7 +21,7 @@ def outcome(act: Callable[[], Any]) -> Any:
 
 
 def are_answers(got: Any, expected: Any) -> bool:
-    """Say whether there are answers to compare; where one is refused, both must be, and with the same code."""
+    """Return whether both outcomes are values, to be compared; if one is an error, both must have the same code."""
     if isinstance(got, str) or isinstance(expected, str):
         assert got == expected
         return False

@@ -1,4 +1,4 @@
-"""The store of a broker that is alone, in tests: opened on a disk, with a change of each kind that it keeps."""
+"""The metadata store of a single broker in tests: opened on a disk, with a change of each stored kind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ALICE: Final = QuotaEntity("alice", "")
 
 
 class InlineThreads:
-    """Threads that are none: work is done at once, in the order in which it comes."""
+    """Stands for threads: work runs immediately in the calling task."""
 
     async def run(self, work: Callable[[], T], *, limiter: object = None) -> T:
         """Return the result of the work."""
@@ -93,11 +93,11 @@ GROUPS: Final[Sequence[Sequence[Change]]] = (
     (AclRemoved(CAROL),),
     (topic("a.b"), topic("last")),
 )
-"""Changes of each kind that is kept, in groups that are made together."""
+"""Changes of each stored kind, in groups that are made together."""
 
 
 def kept(image: ClusterImage) -> dict[str, Any]:
-    """All of an image that is true for the next start too."""
+    """Return the parts of an image that survive a restart, by name."""
     names = (
         "topics",
         "names_by_id",
@@ -116,12 +116,12 @@ def kept(image: ClusterImage) -> dict[str, Any]:
 
 
 def kept_after(groups: Sequence[Sequence[Change]]) -> dict[str, Any]:
-    """The same, after these groups of changes to nothing."""
+    """Return the same parts after these groups of changes to an empty image."""
     return kept(ClusterImage("c").apply(change for group in groups for change in group))
 
 
 def new_disk() -> MemoryDisk:
-    """A disk with an empty log dir, the name of which lasts."""
+    """Return a disk with an empty log dir, synced in its parent directory."""
     disk = MemoryDisk()
     disk.make_dirs(LOG_DIR)
     disk.sync_dir("/")
@@ -156,7 +156,7 @@ async def make(store: OwnStore, *groups: Sequence[Change]) -> None:
 
 
 async def written(*groups: Sequence[Change], **options: Any) -> MemoryDisk:
-    """A disk on which a broker that is alone has made these changes, and was stopped."""
+    """Return a disk on which a single broker has made these changes, and was stopped."""
     disk = new_disk()
     async with running(disk, **options) as store:
         await make(store, *(groups or GROUPS))
@@ -164,7 +164,7 @@ async def written(*groups: Sequence[Change], **options: Any) -> MemoryDisk:
 
 
 async def killed(*groups: Sequence[Change], **options: Any) -> MemoryDisk:
-    """A disk on which a broker that is alone has made these changes, and was killed."""
+    """Return a disk on which a single broker has made these changes, and was killed."""
     disk = new_disk()
     async with running(disk, **options) as store:
         await make(store, *groups)
@@ -172,6 +172,6 @@ async def killed(*groups: Sequence[Change], **options: Any) -> MemoryDisk:
 
 
 async def content(disk: Disk, **options: Any) -> dict[str, Any]:
-    """All that the next start has of a disk."""
+    """Return the parts of the image that the next start loads from a disk."""
     async with running(disk, **options) as store:
         return kept(store.image)

@@ -1,7 +1,7 @@
-"""Samples of pages, and sessions of a shell in them, run as they are printed.
+"""Code samples of documentation pages, and shell sessions in them, run as printed.
 
-A session is an indented block that begins with a `$`. Each line with one is a command; those after it are what it prints,
-with `...` for what differs from run to run. A command with a last line `...` runs on, in a terminal of its own, until
+A session is an indented block that begins with a `$`. Each line with a `$` is a command; the lines after it are its output,
+with `...` for parts that differ from run to run. A command with a last line `...` keeps running, in its own terminal, until
 a line `^C`.
 """
 
@@ -28,35 +28,35 @@ PAUSE_S = 0.3
 CTRL_C = "^C"
 GOES_ON = "..."
 ASKS = re.compile(r"barnabas (groups (list|describe)|lag)\b")
-"""Commands that may be given again until a group is as far as the page says."""
+"""Commands that may be repeated until a group has the printed state."""
 
 
 def _text(page: str | Path) -> str:
-    """Return a page, which is named as seen from the top, or anywhere else."""
+    """Return the text of a page, named by a path from the root of the repository, or an absolute one."""
     return (ROOT / page).read_text()
 
 
 def samples(page: str | Path, language: str) -> list[str]:
-    """Blocks of a page that are fenced as code of a language."""
+    """Return the blocks of a page that are fenced as code of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", _text(page), re.M | re.S)
 
 
 @dataclass
 class Step:
-    """A command of a session, and what it prints; or a Ctrl-C."""
+    """A command of a session and its printed output, or a Ctrl-C."""
 
     command: str
     printed: list[str] = field(default_factory=list)
 
     @property
     def runs_on(self) -> bool:
-        """True for a command that has not ended where the page goes on."""
+        """True for a command that is still running at the next step of the page."""
         return self.printed[-1:] == [GOES_ON]
 
     def is_told_by(self, output: str) -> bool:
-        """Say whether an output is what the page prints; of what runs on, whether it has all lines, in any order.
+        """Return whether an output matches the page; of a running command, whether it has all lines, in any order.
 
-        Blanks count where nothing of it differs from run to run.
+        Numbers of blanks count only if no part of the output differs from run to run.
         """
         if not any(GOES_ON in line for line in self.printed):
             return [line.rstrip() for line in output.splitlines() if line.strip()] == self.printed
@@ -70,12 +70,12 @@ class Step:
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    """Return what a printed line stands for, however many blanks there are."""
+    """Return the pattern of lines that a printed line stands for, with single blanks."""
     return re.compile(re.escape(" ".join(line.split())).replace(re.escape(GOES_ON), ".*"))
 
 
 def steps(page: str | Path) -> list[Step]:
-    """Commands of all sessions of a page, in their order."""
+    """Return the commands of all sessions of a page, in order."""
     parsed: list[Step] = []
     text = re.sub(r"^```.*?^```$", "", _text(page), flags=re.M | re.S)
     for block in re.findall(r"(?:^ {4}.*\n(?:\n+(?= {4}))?)+", text, re.M):
@@ -93,7 +93,7 @@ def steps(page: str | Path) -> list[Step]:
 
 
 def spans(page: str | Path) -> list[str]:
-    """Commands of ours in backticks which ask a broker, those with a name of something among them."""
+    """Return the `barnabas` commands in backticks that send requests to a broker."""
     return re.findall(
         r"`(barnabas (?:doctor|(?:produce|consume|topics|groups|brokers|configs) [^`\n]+))`", _text(page)
     )
@@ -101,7 +101,7 @@ def spans(page: str | Path) -> list[str]:
 
 @contextmanager
 def network() -> Iterator[list[str]]:
-    """Give a network of its own, in which each port is free: the words before a command of it. Skips without one."""
+    """Create a network namespace, where all ports are free; yields the prefix of commands in it, or skips the test."""
     if shutil.which("ip") is None:
         pytest.skip("there is no ip command (Debian: apt-get install iproute2)")
     inside = "ip link set lo up && echo ready && exec sleep infinity"
@@ -121,24 +121,24 @@ def network() -> Iterator[list[str]]:
 
 @dataclass
 class Terminal:
-    """A command that was started, and the file of what it prints."""
+    """A started command, and the file of its output."""
 
     command: str
     process: subprocess.Popen[bytes]
     file: Path
 
     def output(self) -> str:
-        """All that it has printed."""
+        """The whole output so far."""
         return self.file.read_text()
 
     def signal(self, number: int) -> None:
-        """Signal the command and what it has started, if it still runs."""
+        """Send a signal to the process group of the command, if it still runs."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)
 
 
 class Shell:
-    """A reader that types commands, in as many terminals as it takes, and closes all of them at the end of the block."""
+    """A reader, with as many terminals for commands as necessary; all are closed at the end of the block."""
 
     def __init__(self, words: list[str], directory: Path, environment: dict[str, str]) -> None:
         self._words, self._directory = words, directory
@@ -155,7 +155,7 @@ class Shell:
             terminal.process.wait()
 
     def follow(self, page: str | Path) -> None:
-        """Run all sessions of a page. What has no Ctrl-C runs on."""
+        """Run all sessions of a page. Commands without a Ctrl-C keep running."""
         for step in steps(page):
             self._take(step)
 
@@ -173,7 +173,7 @@ class Shell:
             assert step.is_told_by(output), _differs(step, output)
 
     def _start(self, command: str) -> Terminal:
-        """Start a command in a terminal of its own."""
+        """Start a command in a new terminal."""
         file = Path(self._environment["HOME"]) / f"terminal-{time.monotonic_ns()}"
         with file.open("w") as output:
             process = subprocess.Popen(
@@ -185,7 +185,7 @@ class Shell:
         return self._terminals[-1]
 
     def run(self, command: str) -> str:
-        """Run a command to its end, which must be a good one; returns what it prints."""
+        """Run a command, which must succeed; returns its output."""
         terminal = self._start(command)
         code = terminal.process.wait(SECONDS_MAX)
         self._terminals.remove(terminal)
@@ -193,14 +193,14 @@ class Shell:
         return terminal.output()
 
     def _wait(self, step: Step, look: Callable[[], str]) -> None:
-        """Wait until a command has printed, or prints, what the page has."""
+        """Wait until the output of a command matches the page."""
         end = time.monotonic() + SECONDS_MAX
         while not step.is_told_by(output := look()):
             assert time.monotonic() < end, _differs(step, output)
             time.sleep(PAUSE_S)
 
     def _interrupt(self) -> None:
-        """Press Ctrl-C where the last command was started that still runs."""
+        """Press Ctrl-C in the terminal of the last started command that still runs."""
         terminal = self._terminals.pop()
         terminal.signal(signal.SIGINT)
         terminal.process.wait(SECONDS_MAX)
@@ -211,12 +211,12 @@ def _differs(step: Step, output: str) -> str:
     return "\n".join([f"$ {step.command}", "the page has", *step.printed, "and it prints", output])
 
 
-# --- what a page shows beside sessions ----------------------------------------------------------------------------
+# --- all blocks of a page -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code of a page: its language where it is fenced, and its text as it is printed."""
+    """A block of code of a page: its language if it is fenced, and its text."""
 
     page: str
     language: str
@@ -226,18 +226,18 @@ class Block:
 
     @property
     def lines(self) -> list[str]:
-        """Its lines that are not empty, those that end with a backslash joined with the next."""
+        """Its non-empty lines; lines that end with a backslash are joined with the next."""
         joined = re.sub(r" *\\\n *", " ", self.text)
         return [line.strip() for line in joined.splitlines() if line.strip()]
 
     @property
     def is_session(self) -> bool:
-        """True for commands with what they print."""
+        """True for commands with their output."""
         return self.lines[0].startswith(("$ ", CTRL_C))
 
 
 def blocks(page: str) -> list[Block]:
-    """All blocks of code of a page, fenced or indented."""
+    """Return all blocks of code of a page, fenced or indented."""
     text = _text(page)
     fence = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```$", re.M | re.S)
     fenced = [Block(page, part[2], part[4], "docs/examples/" in part[3]) for part in fence.finditer(text)]
@@ -246,5 +246,5 @@ def blocks(page: str) -> list[Block]:
 
 
 def typed(line: str) -> str:
-    """Return a line of a block without its comment: what is typed."""
+    """Return a line of a block without its comment, as a reader types it."""
     return re.split(r"\s+# ", line)[0].strip()

@@ -1,4 +1,4 @@
-"""Uses of Python's `re` in the sources, and texts that a pattern takes longest for."""
+"""Uses of Python's `re` in the sources, and texts for which a pattern takes longest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDS = ("", "\0", "\n", "=")
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A call of `re` in a module: its pattern, None where that is no literal, and the methods it is asked for."""
+    """A call of `re` in a module: its pattern, None if that is not a literal, and the called methods."""
 
     path: str
     line: int
@@ -94,7 +94,7 @@ def _literals(tree: ast.Module) -> dict[str, str | bytes]:
 
 
 def _literal(node: ast.expr, names: dict[str, str | bytes]) -> str | bytes | None:
-    """The text that an expression is, where only literals are in it."""
+    """Return the text of an expression of literals, None for any other."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
         return node.value
     if isinstance(node, ast.Name):
@@ -118,7 +118,7 @@ def _flags(call: ast.Call) -> int:
 
 
 def _methods_of(tree: ast.Module, name: str | None) -> tuple[str, ...]:
-    """The methods that a module asks a compiled pattern for."""
+    """Return the names of the methods that a module calls of a compiled pattern."""
     return tuple(
         {
             node.attr
@@ -130,7 +130,7 @@ def _methods_of(tree: ast.Module, name: str | None) -> tuple[str, ...]:
 
 
 def long_texts(pattern: str, flags: int, length: int, draws: random.Random) -> Iterator[str]:
-    """Yield texts of a length that fit a pattern nearly: what each repetition repeats, after what comes before it."""
+    """Yield texts of a length that nearly match: the repeated part of each repetition, after the part before it."""
     for prefix, body in _repetitions(parser.parse(pattern, flags), ""):
         pumps = {"".join(_sample(body, draws) for _ in range(1 + number % 3)) for number in range(4)} - {""}
         for pump in sorted(pumps):
@@ -158,7 +158,7 @@ def _repetitions(items: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _sample(items: Any, draws: random.Random) -> str:
-    """A text that fits, as short as may be where there are repetitions."""
+    """Return a text that matches, with as few repetitions as possible."""
     text = ""
     for operation, argument in items:
         if operation is constants.LITERAL:

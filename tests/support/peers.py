@@ -25,7 +25,7 @@ def cluster(*topics: TopicCreated) -> StandingImage:
 
 
 class ScriptedPeers:
-    """Stands for `Peers`: `answer(broker_id, request)` is the response, once `may_answer` is set."""
+    """Stands for `Peers`: returns the response `answer(broker_id, request)`, once `may_answer` is set."""
 
     def __init__(self, answer, version: int = 5) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""Requests as plain dicts with the schema's names, to a broker without listeners; and the error codes of an answer."""
+"""Requests as dicts with the schema's names, to a broker without listeners; and the error codes of a response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Denied = tuple[Operation, ResourceType, str]
 
 
 class DenyNamed:
-    """Refuses operations on resources by name, and nothing else; notes what it was asked."""
+    """An authorizer that denies operations on resources by name, allows all others, and records its decisions."""
 
     def __init__(self, *denied: Denied) -> None:
         self.denied = frozenset(denied)
@@ -39,7 +39,7 @@ class DenyNamed:
 
 
 async def ask(asked: Asked, api: str, version: int, values: dict[str, Any]) -> Any:
-    """Return the response to a request that is given by the schema's names."""
+    """Return the response to a request, both as dicts with the schema's names."""
     row = next(row for row in apis.BY_KEY.values() if row.name == api)
     body = encode(message(f"{api}Request"), version, values)
     request, _ = row.decoders[version](memoryview(bytearray(body)), 0)
@@ -47,7 +47,7 @@ async def ask(asked: Asked, api: str, version: int, values: dict[str, Any]) -> A
 
 
 def codes(answer: Any) -> list[int]:
-    """Return all error codes in an answer, in order, but those beside which there are others further down."""
+    """Return all error codes in a response, in order, except those of objects with error codes further down."""
     own = [getattr(answer, each.name) for each in fields(answer) if each.name.endswith("error_code")]
     below = [code for part in _parts(answer) for code in codes(part)]
     return below if below and not any(own) else own

@@ -1,4 +1,4 @@
-"""Plans of writes to ZooKeeper for changes of the metadata, beside znodes that a test says."""
+"""Plans of writes to ZooKeeper for changes of the metadata, with znodes that a test specifies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def kept(*replicas: tuple[int, ...], id: bytes | None = ID) -> bytes:
 
 
 def read(*replicas: tuple[int, ...], id: bytes = ID) -> TopicInfo:
-    """A topic as its znode says."""
+    """Return a topic as read from its znode."""
     return TopicInfo("t", id, tuple(PartitionInfo(-1, ids, ()) for ids in replicas))
 
 
 def found(**data: bytes) -> dict[str, tuple[bytes, Stat] | None]:
-    """Znodes of the topic `t` in version 4; those of nothing are not there."""
+    """Return the znodes of topic `t`, with version 4; those without data are None, as they do not exist."""
     paths = {"topic": TOPIC_PATH, "delete": DELETE_PATH, "config": CONFIG_PATH, "ids": znodes.PRODUCER_IDS}
     return {path: (data[name], Stat(4, 1)) if name in data else None for name, path in paths.items()}
 

@@ -1,4 +1,4 @@
-"""Tests that are programs of a simulated world: what runs the program is named above it."""
+"""Tests that are programs of a simulated world: a decorator names the function that runs the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def run_with(run: Callable[..., Any], **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Let `run` run a test, and give it its first parameter; the others are fixtures and parameters of pytest."""
+    """Run a test by `run`, which passes its first parameter; the others are fixtures and parameters of pytest."""
 
     def decorate(program: Callable[..., Any]) -> Callable[..., None]:
         @wraps(program)

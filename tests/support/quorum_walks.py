@@ -1,7 +1,7 @@
 """Walks of an observer beside a simulated quorum: its real shell, log and disk on virtual time, with power cuts.
 
-The rule: whatever is published, stored or delivered is compared with a plain replay of what is committed: at each delta,
-after each power cut, and at the end, when the quorum is calm.
+The rule: published images, stored logs and delivered records are compared with a plain replay of the committed records: at
+each delta, after each power cut, and at the end, when the quorum is calm.
 """
 
 import random as randoms
@@ -43,11 +43,11 @@ STATIC_VOTERS = {number + 1: address for number, address in enumerate(ADDRESSES)
 
 
 class WalkError(Exception):
-    """An observer has something other than the quorum committed."""
+    """An observer's data differ from the records that the quorum committed."""
 
 
 class Folding:
-    """A subscriber that knows the changes alone."""
+    """A subscriber that builds its state from the changes alone."""
 
     def __init__(self, quorum):
         self.quorum = quorum
@@ -77,7 +77,7 @@ class Folding:
 
 
 class PowerCutError(OSError):
-    """The disk is gone."""
+    """The machine has lost power."""
 
 
 def formatted_disk():
@@ -90,7 +90,7 @@ def formatted_disk():
 
 
 def check_directory(disk, quorum, now_ms, *, observer, is_whole):
-    """Compare what is on a disk with the committed log and, if it has ended in order, with what the observer believed."""
+    """Compare a disk with the committed log and, after a clean stop, with the observer's state. Raises WalkError."""
     stored = DurableLog(disk.fork(), DIR, LOG)
     state = stored.open(now_ms)
     if stored.loaded is not None:
@@ -114,7 +114,7 @@ def check_directory(disk, quorum, now_ms, *, observer, is_whole):
 
 
 def is_other(leadership, other):
-    """Say whether kraft.version differs, or the voters that are in the log with it."""
+    """Return whether kraft.version differs, or, if it is above 0, the voters in the log."""
     is_other_level = leadership.kraft_version != other.kraft_version
     return is_other_level or bool(leadership.kraft_version and leadership.voters != other.voters)
 
@@ -155,7 +155,7 @@ async def walk(world, *, lives):
                         quorum.replicate()
                     await _become_equal(follower, quorum)
             ended = follower.observer
-        except Exception as error:  # of the disk, as it was when the power was cut
+        except Exception as error:  # a copy of the disk at the power cut
             if not _is_of_the_cut(error):
                 raise
         disk.fault = None
@@ -191,5 +191,5 @@ async def _become_equal(follower, quorum):
 
 
 def run_walk(seed, *, lives=3):
-    """Take a walk; raises what is wrong."""
+    """Run the walk of a seed. Raises WalkError."""
     run_world(seed, lambda world: walk(world, lives=lives), seconds_max=3600)

@@ -1,4 +1,4 @@
-"""The directory of a replica of the quorum in memory, which loses in a crash what is not synced."""
+"""The directory of a replica of the quorum in memory, which loses unsynced data in a crash."""
 
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.replica_values import StoredLog
@@ -21,7 +21,7 @@ def batches_of(data):
 
 
 class Disk:
-    """A directory: what was written, and of it what is synced. `requests.LogFiles`."""
+    """A directory: the written batches, and the synced ones. Implements `requests.LogFiles`."""
 
     def __init__(self, bootstrap):
         self.bootstrap = bootstrap
@@ -59,13 +59,13 @@ class Disk:
         self.synced = list(self.log)
 
     def has_synced(self, offset, data):
-        """Say whether what is committed at an offset survives a crash here."""
+        """Return whether the committed batch at an offset survives a crash here."""
         if offset < self.start_offset:
             return True
         return any(batch.base == offset and batch.data == data for batch in self.synced)
 
     def crash(self, random):
-        """Lose what is not synced, or a part of it."""
+        """Lose all unsynced batches, or some of the last."""
         shared = 0
         for old, new in zip(self.synced, self.log, strict=False):
             if old is not new:

@@ -1,4 +1,4 @@
-"""Voters on simulated disks: their formatted directories, their settings, and requests that a test asks them."""
+"""Voters on simulated disks: their formatted directories, their settings, and requests of tests."""
 
 from barnabas.cluster.kraft.directory import DIRECTORY
 from barnabas.cluster.kraft.formatting import FIRST_VOTERS, first_voters_file
@@ -34,7 +34,7 @@ def addresses_of(nodes):
 
 
 def supported_levels(lowest=0, highest=1):
-    """Return the answer to ApiVersions of a node that supports these levels of kraft.version."""
+    """Return the ApiVersions response of a node that supports these levels of kraft.version."""
     feature = ApiVersionsResponse.SupportedFeatureKey("kraft.version", lowest, highest)
     return ApiVersionsResponse(supported_features=[feature])
 
@@ -44,7 +44,7 @@ def voter(node_id):
 
 
 def formatted_disk(node_id, voters=(), *, directory=None):
-    """Return the disk of a node; `voters` are those that a new quorum with kraft.version 1 begins with."""
+    """Return the disk of a node; `voters` are the initial voters of a quorum with kraft.version 1."""
     disk = MemoryDisk()
     disk.make_dirs(f"{DIR}/{DIRECTORY}")
     meta = MetaProperties(1, CLUSTER, node_id, directory or directory_id(node_id))
@@ -112,7 +112,7 @@ def describe_request():
 
 
 class Recording:
-    """A listener that keeps what it is told."""
+    """A listener that records its notifications."""
 
     def __init__(self):
         self.calls = []

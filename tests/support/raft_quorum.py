@@ -1,4 +1,4 @@
-"""Quorums of nodes that run: tasks, disks and steps are real, the wires between them are calls with encoded messages."""
+"""Quorums of running nodes: tasks, disks and steps are real, connections are calls with encoded messages."""
 
 import trio
 
@@ -56,7 +56,7 @@ class Peer:
 
 
 def recoded(codec, message, version):
-    """Return a message as it comes out of the wire."""
+    """Return a message after encoding and decoding."""
     return codec.decode_whole(codec.encode_bytes(message, version), version)
 
 
@@ -86,7 +86,7 @@ class Quorum:
                 await trio.sleep_forever()
 
     def cut_power(self, number):
-        """End a node, and leave its disk with what a power cut leaves."""
+        """End a node by a power cut: its disk loses unsynced data."""
         self.disks[number] = self.disks[number].crash(self.world.random)
         del self.wires.nodes[number]
         self.scopes[number].cancel()

@@ -1,4 +1,4 @@
-"""The shell of a replica of the quorum on virtual time, which carries out its decisions, and may crash between two."""
+"""The shell of a replica of the quorum on virtual time: it carries out decisions, and may crash between two of them."""
 
 from barnabas.cluster.kraft.decisions import (
     Append,
@@ -23,7 +23,7 @@ from tests.support.raft_nodes import CLUSTER, addresses_of, directory_id, endpoi
 
 
 class PromiseError(AssertionError):
-    """The quorum has broken a promise."""
+    """The quorum has broken a guarantee."""
 
 
 class CrashError(Exception):
@@ -31,7 +31,7 @@ class CrashError(Exception):
 
 
 class Node:
-    """The shell of a replica: what it decides is carried out, with the lights going out between two decisions."""
+    """The shell of a replica: carries out its decisions, with power cuts between them."""
 
     def __init__(self, walk, number):
         self.walk, self.number = walk, number
@@ -47,7 +47,7 @@ class Node:
         )
         self.replica = None
         self.connected = []
-        """Requests that this node has not answered, which fail when it crashes."""
+        """Unanswered requests, which fail when this node crashes."""
         self.life = 0
         self.fuse = None
         self.epoch_seen = 0
@@ -75,7 +75,7 @@ class Node:
         self.disk.crash(self.walk.random)
 
     def step(self, take, decisions_of=lambda decisions: decisions):
-        """Take something in; None if the power went."""
+        """Call `take`, and carry out its decisions; returns its result, None after a power cut."""
         replica = self.replica
         try:
             taken = take()
@@ -99,7 +99,7 @@ class Node:
         return taken
 
     def check_voters(self):
-        """Require that the voters are those of the log as it is."""
+        """Require that the voters are those of the present log. Raises PromiseError."""
         if self.replica.voters != self.settings.voters(self.disk.leadership_at(1 << 62)):
             raise PromiseError(f"{self.number} believes in other voters than its log has")
 
@@ -113,7 +113,7 @@ class Node:
                 raise CrashError
 
     def blink(self):
-        """Lose power for a moment."""
+        """Lose power, and restart after up to 40 ms."""
         if self.is_up:
             self.crash()
             self.walk.later(self.walk.random.randint(1, 40), self.restart)
@@ -174,7 +174,7 @@ class Node:
         self.walk.later(self.walk.random.randint(0, 30), sync)
 
     def after(self):
-        """Send what is to be sent, answer what waits, and look at the clock again."""
+        """Send the due requests, answer waiting ones, and schedule the next timer."""
         walk, replica = self.walk, self.replica
         for send in replica.sends(walk.now_ms):
             walk.send(self, send)
@@ -224,7 +224,7 @@ class Node:
             self.answer(*question)
 
     def take_snapshot(self):
-        """Write a snapshot of what is applied, and perhaps drop the log before the oldest one kept."""
+        """Write a snapshot of the applied records, and perhaps delete the log before the oldest retained snapshot."""
         disk, random = self.disk, self.walk.random
         offset = self.applied
         last = next((batch for batch in disk.log if batch.end == offset), None)

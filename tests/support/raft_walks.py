@@ -1,7 +1,7 @@
-"""Whole quorums on virtual time: the real machines and answers, on disks that lose what is not synced, over a bad network.
+"""Whole quorums on virtual time: real state machines and responses, on disks that lose unsynced data, over a bad network.
 
-The rule: after each step Raft's promises are compared with what all nodes have: one leader an epoch, logs that match,
-leaders with all that is committed, and nothing committed that is ever another thing, on any node, after any crash.
+The rule: after each step, Raft's guarantees are checked for all nodes: one leader an epoch, matching logs, leaders with
+all committed records, and no committed record that ever changes, on any node, after any crash.
 """
 
 import heapq
@@ -98,7 +98,7 @@ class Walk:
             for _ in range(1 + (random.random() < self.loss)):
                 self.later(random.randint(0, 15), arrive)
 
-    # --- promises ---------------------------------------------------------------------------------------------
+    # --- guarantees -------------------------------------------------------------------------------------------
 
     def check(self, node):
         replica = node.replica
@@ -139,7 +139,7 @@ class Walk:
                 raise PromiseError(f"{node.number} has another batch before offset {batch.base}")
 
     def _may_change_voters(self, leader, batch):
-        """Require that a leader changes voters once its epoch has begun, and the last change is committed."""
+        """Require that a leader changes voters only after it has committed a record of its epoch, and the last change."""
         log, start_offset = leader.replica.log, leader.replica.leading.start_offset
         if batch.base == start_offset:
             return
@@ -175,7 +175,7 @@ class Walk:
         self.committed_end = max(self.committed_end, high_watermark)
 
     def _must_last(self, leader, batch):
-        """Require that a majority of the leader's voters has a batch on disk, for good."""
+        """Require that a majority of the leader's voters has synced a batch."""
         voters = leader.replica.voters
         holders = [
             entry.id for entry in voters if self.nodes[entry.id].disk.has_synced(batch.base, batch.data)
@@ -212,7 +212,7 @@ class Walk:
                     f"{node.number} votes for {first} and {asked.replica_id} in epoch {asked.replica_epoch}"
                 )
 
-    # --- what happens -------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------
 
     def up(self):
         return [node for node in self.nodes.values() if node.is_up]
@@ -279,7 +279,7 @@ class Walk:
         self.calm()
 
     def calm(self):
-        """Let all nodes live together: a leader is elected soon, and what it writes is committed everywhere."""
+        """Run all nodes without faults: a leader must be elected soon, and its records be committed everywhere."""
         self.loss, self.sides = 0.0, {}
         for node in self.nodes.values():
             node.fuse = None
@@ -301,7 +301,7 @@ class Walk:
 
 
 def run_walk(seed, **options):
-    """Take a walk; raises what is wrong."""
+    """Run the walk of a seed. Raises PromiseError."""
     walk = Walk(seed, **options)
     walk.run()
     return walk

@@ -1,4 +1,4 @@
-"""A replica of a quorum with its disk, asked as others ask it; all of its decisions are carried out at once."""
+"""A replica of a quorum with its disk and requests to it; all of its decisions are carried out immediately."""
 
 from barnabas.cluster.kraft.decisions import Append, SaveElection
 from barnabas.cluster.kraft.quorum import Leadership
@@ -15,7 +15,7 @@ NOW = 10_000
 
 
 class World:
-    """A replica with its disk, all decisions carried out at once."""
+    """A replica with its disk."""
 
     def __init__(self, number=1, voters=(1, 2, 3), *, election=None, is_static=False):
         leadership = Leadership(voters=tuple(voter(entry) for entry in voters), kraft_version=1)
@@ -46,7 +46,7 @@ class World:
         reply = answer(self.replica, api_key, version, request, self.now, self.disk)
         self.carry_out(reply.decisions)
         codec = registry.response_codec(api_key)
-        if reply.change is None:  # what is answered can be sent in that version
+        if reply.change is None:  # the response can be encoded in that version
             codec.encode_bytes(reply.response, version)
         return reply
 
@@ -54,7 +54,7 @@ class World:
         return self.ask(api_key, request, version).response.topics[0].partitions[0]
 
     def lead(self):
-        """Have the replica elected by voter 2."""
+        """Let voter 2 elect the replica."""
         replica = self.replica
         self.now += 5_000
         self.carry_out(replica.tick(self.now))
@@ -69,7 +69,7 @@ class World:
         return self
 
     def commit(self, *followers):
-        """Have voters fetch all that there is."""
+        """Let voters fetch the whole log."""
         replica = self.replica
         self.carry_out(replica.synced(replica.log.end_offset, self.now))
         for follower in followers or (2,):

@@ -1,4 +1,4 @@
-"""Pairs of schemas by a seed: one, and what a team may have made of it."""
+"""Pairs of schemas from a seed: a schema, and a later version as a team might write it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPACES = ("", "a", "b.c")
 
 
 class AvroPairs:
-    """Avro: also namespaces, aliases, records within themselves, and unions of records of one shape."""
+    """Avro, with namespaces, aliases, recursive records, and unions of records with equal fields."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -124,7 +124,7 @@ def _name_of(branch: Any) -> str:
 
 
 def _spots(holder: Any) -> Any:
-    """Yield where the parts of a schema stand: a list or an object, and the place in it."""
+    """Yield the position of each part of a schema: a list or an object, and the index or key in it."""
     keys = range(len(holder)) if isinstance(holder, list) else ["type", "items", "values"]
     for key in keys:
         if isinstance(holder, dict) and (key not in holder or (key == "type" and "name" in holder)):

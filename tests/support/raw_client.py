@@ -1,4 +1,4 @@
-"""A client of bytes: frames as they are, and whether the broker has closed the connection."""
+"""A client that sends and receives frames as bytes, and detects whether the broker has closed the connection."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class RawClient:
         self.socket.close()
 
     def send_frame(self, content: bytes) -> None:
-        """Send bytes with their size before them."""
+        """Send bytes, preceded by their size."""
         self.socket.sendall(struct.pack(">i", len(content)) + content)
 
     def frame(self) -> bytes | None:
-        """Return the next frame without its size; None where the broker has closed."""
+        """Return the next frame without its size; None if the broker has closed the connection."""
         size = self._exactly(4)
         return None if size is None else self._exactly(struct.unpack(">i", size)[0])
 
@@ -48,7 +48,7 @@ class RawClient:
         return data
 
     def ask(self, request: Any, version: int) -> Any:
-        """Return the response to a request; None where the broker closes instead."""
+        """Return the response to a request; None if the broker closes the connection instead."""
         key = registry.key_of(type(request).__name__.removesuffix("Request"))
         self.socket.sendall(
             b"".join(bytes(chunk) for chunk in encode_request(key, version, 1, "raw", request))

@@ -1,4 +1,4 @@
-"""The error code of a refused request."""
+"""The error code of a rejected request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema registries beside a broker, in the loop of the test, and one that answers what the test says."""
+"""Schema registries beside a broker, in the loop of the test, and one with scripted responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.registry.state import State
 
 @asynccontextmanager
 async def registry(bootstrap: str, topic: str = "_schemas") -> AsyncIterator[RegistryClient]:
-    """Serve a registry that a broker keeps, and give a client for it."""
+    """Serve a registry that stores its schemas in a broker; yields a client for it."""
     server = RegistryServer(Address("127.0.0.1", 0), may_be_reached=False)
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run, parse_bootstrap(bootstrap), ClientSettings(), None, topic)
@@ -30,7 +30,7 @@ async def registry(bootstrap: str, topic: str = "_schemas") -> AsyncIterator[Reg
 
 
 async def refused(client: RegistryClient, method: str, path: str, body: Any = None) -> tuple[int, int, str]:
-    """Return status, code and text of a refusal."""
+    """Send a request that must fail; returns the HTTP status, the error code and the message."""
     try:
         answer = await client.ask(method, path, body)
     except RegistryError as error:
@@ -39,14 +39,14 @@ async def refused(client: RegistryClient, method: str, path: str, body: Any = No
 
 
 class Written:
-    """A store without a topic, which keeps what it would have written."""
+    """A store without a topic, which records what it would have written."""
 
     def __init__(self) -> None:
         self.state = State()
         self.records: list[Record] = []
 
     async def write(self, decide: Any) -> Any:
-        """Decide, and take what was decided."""
+        """Call `decide`, and apply its result."""
         records, answer = await decide(self.state)
         for key, value in records:
             self.state.apply(key, value)
@@ -56,7 +56,7 @@ class Written:
 
 @dataclass
 class Standin:
-    """A registry that answers by a table, and remembers what it was asked."""
+    """A registry with a table of responses, which records its requests."""
 
     answers: dict[str, Any]
     port: int = 0

@@ -1,4 +1,4 @@
-"""A foreign registry, with TLS and passwords, and a broker that knows nothing of it."""
+"""A registry with TLS and passwords, and a broker that is not configured for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def started(*arguments: str, config: Path | None = None) -> Iterator[dict[str, s
 
 
 class Elsewhere:
-    """The registry of a secured broker, and beside it a broker that knows nothing of either."""
+    """The registry of a secured broker, and a second broker that is not configured for either."""
 
     def __init__(self, url: str, directory: Path, bootstrap: str) -> None:
         self.url = url

@@ -58,7 +58,7 @@ def update(
 
 
 def local_files(folder: Path, log: bytes, *, has_transactions: bool = True) -> SegmentFiles:
-    """Files of a closed segment with a log of these bytes; the others have contents of their own."""
+    """Write the files of a closed segment: `log` is the content of the log, the other files have distinct contents."""
     for suffix, content in {
         "log": log,
         "index": b"offset index" * 5,
@@ -95,7 +95,7 @@ class History:
         return update(segment, state, self.random.choice((None, b"custom")))
 
     def applied(self, segment: RemoteSegment) -> None:
-        """Know a segment as the lineage has it after a record."""
+        """Update a segment of the history to its state after a record."""
         if segment.state is SegmentState.DELETE_FINISHED:
             self.segments.pop(segment.segment_id, None)
         else:

@@ -1,4 +1,4 @@
-"""Brokers that have nothing but replicas: logs on a memory disk, metadata by hand, fetches by call."""
+"""Brokers that consist of replicas: logs on a memory disk, metadata set by tests, fetches by calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOLLOWED = LED._replace(leader=2, leader_epoch=6, partition_epoch=8)
 
 
 class Node:
-    """One broker with a replica of `t-0`; its disk works, its clock is set by hand."""
+    """One broker with a replica of `t-0`; its disk works, tests set its clock."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Node:
         self.start()
 
     def start(self) -> None:
-        """Open the logs; nothing is known of the cluster yet."""
+        """Open the logs; the metadata are empty."""
         self.logs = LogManager(self.dirs, config_for=lambda topic: self.config, disk=self.disk)
         self.logs.open(NOW_MS)
         context = ReplicaContext(
@@ -80,7 +80,7 @@ class Node:
         self.replicas = Replicas(self.logs, context, self.budget, self.threads)
 
     class _Fetchers:
-        """Notes the partitions that would be fetched."""
+        """Records the partitions that would be fetched."""
 
         def __init__(self, node: Node) -> None:
             self.node = node
@@ -100,7 +100,7 @@ class Node:
         self.proposals.append((replica, change))
 
     async def apply(self, changes: Iterable[Change]) -> None:
-        """Follow the metadata."""
+        """Apply changes of the metadata."""
         changes = list(changes)
         new = self.image.apply(changes)
         delta = Delta.of(self.image, new, changes)
@@ -110,12 +110,12 @@ class Node:
         await self.replicas.clean_up(delta, NOW_MS)
 
     async def create(self, info: PartitionInfo) -> None:
-        """Hear of the topic `t` for the first time, and of three brokers."""
+        """Apply the creation of topic `t`, and the registration of three brokers."""
         brokers = [BrokerRegistered(BrokerInfo(id_, None, {})) for id_ in (1, 2, 3)]
         await self.apply([*brokers, TopicCreated(TopicInfo(TOPIC, TOPIC_ID, (info,)))])
 
     async def change(self, info: PartitionInfo) -> None:
-        """Hear of another state of `t-0`."""
+        """Apply another state of `t-0`."""
         await self.apply([PartitionChanged(TOPIC, 0, info)])
 
     @property
@@ -146,7 +146,7 @@ class Node:
 
 
 def fetch_once(follower: FollowerLog, broker_id: int, leader: Node, max_bytes: int = 1 << 20) -> bool:
-    """Let a follower fetch once; whether there was an answer that it could use."""
+    """Let a follower fetch once; returns whether it could use the response."""
     asked = follower.position
     try:
         answer = leader.answer(broker_id, asked, max_bytes)
@@ -173,7 +173,7 @@ def fetched(node: Node, broker: int, offset: int, start: int = 0) -> None:
 
 
 class Seen:
-    """Counts the advances and changes of a replica that it hears of."""
+    """A listener that counts the advances and changes of a replica."""
 
     def __init__(self, replica: Replica, *, to_log_end: bool = False) -> None:
         self.count = self.changes = 0

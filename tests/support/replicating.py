@@ -41,7 +41,7 @@ class ReplicatingCluster:
     # --- brokers --------------------------------------------------------------------------------------------
 
     async def start(self, *broker_ids: int, **settings: str) -> None:
-        """Start brokers, on what their disks hold, and let them be alive."""
+        """Start brokers on their disks, and register them."""
         for broker_id in broker_ids:
             if broker_id not in self.machines:
                 more = {name.replace("_", "."): value for name, value in settings.items()}
@@ -67,7 +67,7 @@ class ReplicatingCluster:
             await view.run()
 
     def kill(self, broker_id: int, *, power: Random | None = None) -> None:
-        """End a broker at once, with `power` the whole machine; the cluster does not know yet."""
+        """Kill a broker, with `power` its whole machine; the metadata do not change."""
         self._following[broker_id].cancel()
         if power is None:
             self.machines[broker_id].kill()
@@ -80,17 +80,17 @@ class ReplicatingCluster:
         assert broker is not None
         return broker.services.replicas.local(topic, index)
 
-    # --- what is waited for ---------------------------------------------------------------------------------
+    # --- conditions -----------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Wait until something is so. Raises AssertionError after `seconds` of the simulated clock."""
+        """Wait until a condition holds. Raises AssertionError after `seconds` of the simulated clock."""
         with trio.move_on_after(seconds) as scope:
             while not condition():
                 await trio.sleep(0.005)
         assert not scope.cancelled_caught, "it never came to that"
 
     async def until_equal(self, topic: str = "t", index: int = 0) -> bytes:
-        """Wait until the replicas that live have the same log, all of it committed; return its bytes."""
+        """Wait until the live replicas have equal, fully committed logs; returns their bytes."""
 
         def logs() -> list[Any]:
             info = self.metadata.partition(topic, index)
@@ -117,7 +117,7 @@ class ReplicatingCluster:
 
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[Client]:
-        """A client on a host of its own, which knows all brokers."""
+        """Yield a client on a separate host, with all brokers as bootstrap servers."""
         async with client_of(self.world, self.machines.values(), **settings) as client:
             yield client
 
@@ -126,7 +126,7 @@ class ReplicatingCluster:
 async def client_of(
     world: World, machines: Iterable[SimulatedBroker], **settings: Any
 ) -> AsyncIterator[Client]:
-    """A client of brokers on a host of its own."""
+    """Yield a client of brokers, on a separate host."""
     network = world.network.host("client")
 
     async def dial(endpoint: Endpoint) -> trio.abc.Stream:
@@ -199,7 +199,7 @@ def log_bytes(log: Any) -> bytes:
 
 @asynccontextmanager
 async def replicating(world: World, **settings: str) -> AsyncIterator[ReplicatingCluster]:
-    """A cluster without brokers, which ends with the block."""
+    """Yield a cluster without brokers, which ends with the block."""
     values = {name.replace("_", "."): value for name, value in settings.items()}
     async with trio.open_nursery() as nursery:
         yield ReplicatingCluster(world, nursery, values)

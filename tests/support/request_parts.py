@@ -1,4 +1,4 @@
-"""Requests to the request parts of a broker, from their frames on, without a socket."""
+"""Frames passed to the request parts of a broker, without a socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENTRIES_MAX = 250_000
 
 
 class Transport:
-    """Takes as many bytes without waiting as the test lets it, and the rest when it is waited for."""
+    """A transport that takes a limited number of bytes without waiting, and the rest in a wait."""
 
     def __init__(self, room: int = 1 << 20) -> None:
         self.room = room
@@ -51,7 +51,7 @@ class Transport:
 def request_parts_of(
     services: Any, memory: Any, *, authorizer: Any = None, quotas: Any = None, **parts: Any
 ) -> RequestParts:
-    """Return a request_parts with handlers of its own; `parts` are meter, interceptor and sender."""
+    """Return request parts with new handlers; `parts` are meter, interceptor and sender."""
     environment = real_environment()
     return RequestParts(
         services.served,
@@ -68,14 +68,14 @@ def request_parts_of(
 
 
 def new_connection(number: int = 1, **fields: Any) -> ConnectionInfo:
-    """Return a connection of which nothing is known yet; ApiVersions writes down in it which client it is."""
+    """Return a new connection; ApiVersions stores the client's name and version in it."""
     return ConnectionInfo(
         number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000), **fields
     )
 
 
 def frame_of(key: int, version: int, request: Any, client_id: str = "client", number: int = 7) -> memoryview:
-    """Return a request as a connection hands it over: without its size, and to be written to."""
+    """Return a request as a connection passes it on: without its size, in writable memory."""
     chunks = encode_request(key, version, number, client_id, request)
     return memoryview(bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:]))
 
@@ -83,7 +83,7 @@ def frame_of(key: int, version: int, request: Any, client_id: str = "client", nu
 def start(
     request_parts: RequestParts, connection: ConnectionInfo, transport: Any, frame: memoryview
 ) -> bool | Awaitable[bool]:
-    """Run a request until it must wait; return whether its connection goes on, or what is awaited for that."""
+    """Run a request until it must wait; returns whether its connection continues, or an awaitable of that."""
     request = Request(STAGES, request_parts, connection, transport, frame)
     wait = request.advance()
     return request.is_alive if wait is None else request.finish(wait)
@@ -92,6 +92,6 @@ def start(
 async def answered(
     request_parts: RequestParts, connection: ConnectionInfo, transport: Any, frame: memoryview
 ) -> bool:
-    """Answer a request; return whether its connection goes on."""
+    """Answer a request; returns whether its connection continues."""
     done = start(request_parts, connection, transport, frame)
     return done if isinstance(done, bool) else await done

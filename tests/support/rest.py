@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 def ask(
     url: str, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
-    """Send a request, on a connection of its own."""
+    """Send a request on a new connection."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=SECONDS_MAX)
     try:
         connection.request(method, path, content, dict(headers or {}))
@@ -66,7 +66,7 @@ class Rest(NamedTuple):
     async def ask(
         self, method: str, path: str, body: Any = None, *, content_type: str = V3_TYPE, **headers: str
     ) -> Answer:
-        """Send a request; a body that is no bytes is sent as JSON."""
+        """Send a request; a body other than bytes is sent as JSON."""
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if content is not None:
@@ -96,7 +96,7 @@ async def rest(
 
 @asynccontextmanager
 async def world(*, has_registry: bool = True) -> AsyncIterator[tuple[Rest, str, KafkaBroker]]:
-    """A broker with topic `t` of two partitions, its registry and its REST API; second, the path of its cluster."""
+    """Yield the REST API of a broker with topic `t` (two partitions) and a registry, the cluster's path, and the broker."""
     broker = start_thread(settings=QUICK_GROUPS, seeds={"topics": {"t": {"partitions": 2}}})
     try:
         async with AsyncExitStack() as stack:
@@ -110,7 +110,7 @@ async def world(*, has_registry: bool = True) -> AsyncIterator[tuple[Rest, str, 
 
 
 async def records_of(server: Rest, instance: str, count: int, accept: str = "*/*") -> list[Any]:
-    """Read until there are so many records."""
+    """Read until a consumer has returned `count` records; returns them."""
     records: list[Any] = []
     with trio.fail_after(60):
         while len(records) < count:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class UnpickledError(Exception):
-    """An error that a pickle cannot make again: its text is not what it was made of."""
+    """An error that cannot be unpickled, as its text is not the argument of its constructor."""
 
     def __init__(self, name: str, line: int) -> None:
         super().__init__(f"{name} in line {line}")

@@ -1,4 +1,4 @@
-"""Small definitions for tests of the protocol compiler, and the code made of them."""
+"""Small definitions for tests of the protocol compiler, and the code generated from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An administrator of a cluster with answers, and versions, that a test says."""
+"""An admin client of a cluster with scripted responses and API versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COORDINATOR = 2
 
 
 class ScriptedAdmin(Admin):
-    """An administrator, and what its cluster was asked: hosts and requests, without those that look for brokers."""
+    """An admin client, and the requests to its cluster, with their hosts; without those that discover brokers."""
 
     def __init__(self, client: Any, cluster: ScriptedCluster) -> None:
         super().__init__(client)
@@ -31,7 +31,7 @@ class ScriptedAdmin(Admin):
 
     @property
     def hosts(self) -> list[str]:
-        """Hosts that were asked, in turn."""
+        """Hosts of the requests, in order."""
         return [host for host, _ in self.asked]
 
 
@@ -43,7 +43,7 @@ async def scripted_admin(
     cluster: ScriptedCluster | None = None,
     **settings: Any,
 ) -> AsyncIterator[ScriptedAdmin]:
-    """Administer brokers that answer so, in versions up to those given by API; `answer` may be one response for all."""
+    """Yield an admin client of brokers that return `answer`, or its result; `versions` are the newest versions by API."""
     cluster = cluster or ScriptedCluster()
     newest = {name: registry.info(registry.key_of(name)).max_stable_version for name in versions or {}}
     spans = {
@@ -76,6 +76,6 @@ async def scripted_admin(
 
 
 def code_of(outcome: Any) -> int:
-    """Return the code of an outcome, which has to be the error of a broker."""
+    """Return the error code of an outcome, which must be a broker's error."""
     assert isinstance(outcome, ResponseError), outcome
     return outcome.code

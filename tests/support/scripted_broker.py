@@ -1,4 +1,4 @@
-"""The broker's end of connections, for tests that say what it answers."""
+"""The broker's end of connections, with scripted responses."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ class ScriptedCluster:
         self.latency_s = 0.0
         """Time that each answer takes; requests that come meanwhile wait for their turn."""
         self.topic_ids: dict[str, bytes | None] = {}
-        """The ids of topics, if not TOPIC_ID; None: not there."""
+        """The ids of topics other than TOPIC_ID; None for topics that do not exist."""
         self.answer: Callable[[str, Any], Any] = lambda host, request: FetchResponse()
         self.spawn: Callable[..., object] = trio.lowlevel.spawn_system_task
-        """Start a task that serves a connection."""
+        """Starts a task that serves a connection."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Serve connections for the length of the block; what it raises leaves it as it is."""
+        """Serve connections for the length of the block; exceptions of the block are raised ungrouped."""
         async with background() as nursery:
             self.spawn = nursery.start_soon
             yield

@@ -1,6 +1,6 @@
 """The metadata of several brokers in one process, changed by the test, which is the controller.
 
-The rule: there is one truth, and each broker has a view of it that follows in order, when the test lets it.
+The rule: there is one true state, and each broker has a view that follows its changes in order, unless the test holds it.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ class SharedMetadata:
         self._epoch = 0
 
     def join(self, broker_id: int) -> View:
-        """Return a new view for a broker that starts: it knows of nothing, and hears of everything."""
+        """Return a new view for a broker that starts: empty, with the whole state as its first changes."""
         view = self.views[broker_id] = View(self)
         view.follow([*map(BrokerRegistered, self.image.brokers.values()), *changes_of(self.image)])
         return view
 
     def change(self, *changes: Change) -> ClusterImage:
-        """Make changes true; views follow when they are let."""
+        """Apply changes to the true state; returns it. Views follow unless they are held."""
         self.image = self.image.apply(changes)
         for view in self.views.values():
             view.follow(changes)
         return self.image
 
-    # --- what a controller does -----------------------------------------------------------------------------
+    # --- the controller's changes ---------------------------------------------------------------------------
 
     def register(self, broker_id: int, host: str, port: int, rack: str | None = None) -> None:
-        """Let a broker be alive, in a new epoch."""
+        """Register a broker, in a new epoch."""
         self._epoch += 1
         self.change(BrokerRegistered(BrokerInfo(broker_id, rack, {"PLAINTEXT": (host, port)}, self._epoch)))
 
     def unregister(self, broker_id: int) -> None:
-        """Let a broker be gone; leaders stay as they are."""
+        """Unregister a broker; leaders do not change."""
         self.views.pop(broker_id, None)
         if broker_id in self.image.brokers:
             self.change(BrokerUnregistered(broker_id))
@@ -58,7 +58,7 @@ class SharedMetadata:
     def create(
         self, topic: str, *assignments: tuple[int, ...], topic_id: bytes = b"0123456789abcdef"
     ) -> None:
-        """Make a topic of partitions with these replicas, the first leading."""
+        """Create a topic with partitions on these replicas, the first of which leads."""
         partitions = tuple(PartitionInfo(replicas[0], replicas, replicas) for replicas in assignments)
         self.change(TopicCreated(TopicInfo(topic, topic_id, partitions)))
 
@@ -67,7 +67,7 @@ class SharedMetadata:
         return self.image.topics[topic].partitions[index]
 
     def broker_failed(self, broker_id: int) -> None:
-        """Do what a controller does for a lost broker: it leaves ISRs, and others lead where one of the ISR lives."""
+        """Handle a lost broker as a controller: remove it from ISRs, and elect leaders from the live ISR members."""
         self.unregister(broker_id)
         for name, topic in self.image.topics.items():
             for index, info in enumerate(topic.partitions):
@@ -80,14 +80,14 @@ class SharedMetadata:
                     self.elect(name, index, -1, isr=info.isr)
 
     def broker_came(self, broker_id: int) -> None:
-        """Let a broker that is back lead what no other replica of the ISR can."""
+        """Make a returned broker the leader of partitions that no other ISR member can lead."""
         for name, topic in self.image.topics.items():
             for index, info in enumerate(topic.partitions):
                 if info.leader < 0 and broker_id in info.isr:
                     self.elect(name, index, broker_id, isr=info.isr)
 
     def reassign(self, topic: str, index: int, replicas: tuple[int, ...]) -> None:
-        """Give a partition other replicas, in the same leader epoch."""
+        """Change the replicas of a partition, in the same leader epoch."""
         info = self.partition(topic, index)
         self.change(
             PartitionChanged(
@@ -98,7 +98,7 @@ class SharedMetadata:
     def elect(
         self, topic: str, index: int, leader: int, *, isr: Iterable[int] | None = None
     ) -> PartitionInfo:
-        """Let another broker lead in a new epoch; what is left of the ISR are those that live, or `isr`."""
+        """Elect another leader, in a new epoch; the ISR is `isr`, or its live members."""
         info = self.partition(topic, index)
         live = tuple(id_ for id_ in info.isr if id_ in self.image.brokers or id_ == leader)
         new = info._replace(
@@ -122,29 +122,29 @@ class View:
         self._published = trio.Event()
         self._wake = trio.Event()
         self.is_held = False
-        """True while the broker hears of nothing."""
+        """True while changes are held back."""
 
     @property
     def image(self) -> ClusterImage:
-        """The image that the broker knows."""
+        """The image of the broker."""
         return self._image
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber` follow."""
+        """Add a subscriber."""
         self._subscribers.append(subscriber)
 
     def follow(self, changes: Iterable[Change]) -> None:
-        """Have more to hear of."""
+        """Queue changes."""
         self._coming.extend(changes)
         self._wake.set()
 
     def hold(self, *, is_held: bool = True) -> None:
-        """Hear of nothing, or of what has been held back."""
+        """Hold back changes, or release them."""
         self.is_held = is_held
         self._wake.set()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Apply queued changes, and notify subscribers, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -164,7 +164,7 @@ class View:
                 self._published = trio.Event()
 
     async def change(self, decide: Decide) -> ClusterImage:
-        """Decide on the truth, and return when the broker knows of it."""
+        """Apply the result of `decide` for the true state; returns the new state once this view has it."""
         await trio.lowlevel.checkpoint()
         image = self._truth.image
         changes = [change for change in decide(image) if change is not None]
@@ -175,5 +175,5 @@ class View:
         return image
 
     async def close(self) -> None:
-        """Do nothing: others go on."""
+        """Do nothing: other views stay open."""
         await trio.lowlevel.checkpoint()

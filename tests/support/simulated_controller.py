@@ -1,7 +1,7 @@
 """A quorum of one controller in a simulated world, and whole brokers under it.
 
-The rule: what the controller writes is committed at once. It answers as Kafka's does, as far as a broker's life, its log
-dirs and its ISRs are concerned; a test replaces an answer, or has the controller go away.
+The rule: written records are committed immediately. Responses about a broker's registration, heartbeats, log dirs and ISRs
+are those of Kafka's controller; a test may replace a response, or stop the controller.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ SETTINGS = {
 
 
 def directory_id(path: str) -> bytes:
-    """The id of a log dir of a formatted disk."""
+    """Return the id of a log dir of a formatted disk."""
     return f"the log dir is {path}".encode()[-16:]
 
 
 def formatted(disk: MemoryDisk, *paths: str, cluster_id: str = CLUSTER, node_id: int = 1) -> MemoryDisk:
-    """Do as kafka-storage format."""
+    """Format log dirs as `kafka-storage format` does; returns the disk."""
     for path in paths or ("/a", "/b"):
         disk.make_dirs(path)
         meta = MetaProperties(1, cluster_id, node_id, directory_id(path))
@@ -88,7 +88,7 @@ def formatted(disk: MemoryDisk, *paths: str, cluster_id: str = CLUSTER, node_id:
 
 
 class SimulatedController:
-    """See the head of the module. `answers` replace answers, by the type of the request."""
+    """The only controller of a quorum. `answers` has functions that replace responses, by the type of the request."""
 
     def __init__(self, world: World, nursery: trio.Nursery) -> None:
         self._world = world
@@ -98,15 +98,15 @@ class SimulatedController:
         self._batches: list[tuple[int, int, bytes]] = []
         self._snapshot: tuple[SnapshotId, bytes] | None = None
         self.committed: int | None = None
-        """The high watermark that is told, -1 for none; None for the end of the log."""
+        """The high watermark in responses, -1 if unknown; None for the end of the log."""
         self.image = EMPTY
         self.answers: dict[type, Callable[[Any], Any]] = {}
         self.requests: list[Any] = []
-        """All requests but fetches."""
+        """All requests except fetches."""
         self.come()
         self.write(FeatureLevelRecord("metadata.version", METADATA_VERSION))
 
-    # --- what a test does -------------------------------------------------------------------------------------
+    # --- for tests ------------------------------------------------------------------------------------------
 
     @property
     def end_offset(self) -> int:
@@ -116,7 +116,7 @@ class SimulatedController:
         return self._snapshot[0].end_offset if self._snapshot is not None else 0
 
     def write(self, *messages: Any, value: bytes | None = None) -> None:
-        """Write records, as one batch; `value` replaces that of all of them, which the controller does not apply then."""
+        """Write records as one batch; if `value` is given, it is the value of each, and the image does not change."""
         base = self.end_offset
         draft = Draft(self.image)
         records = []
@@ -137,28 +137,28 @@ class SimulatedController:
         self.write(TopicRecord(name, topic_id), PartitionRecord(0, topic_id, **values))
 
     def take_snapshot(self) -> None:
-        """Let a snapshot take the place of the log."""
+        """Replace the log by a snapshot."""
         snapshot_id = SnapshotId(self.end_offset, EPOCH)
         data = b"".join(snapshot_batches(self.image, Leadership(), now_ms=1000, records_per_batch=2))
         self._snapshot, self._batches = (snapshot_id, data), []
 
     def commit(self, high_watermark: int | None) -> None:
-        """Tell another high watermark from now on."""
+        """Set the high watermark of later responses; None for the end of the log."""
         self.committed = high_watermark
         self._written.set()
         self._written = trio.Event()
 
     def all_of(self, kind: type) -> list[Any]:
-        """The requests of one type."""
+        """Return the requests of one type."""
         return [request for request in self.requests if type(request) is kind]
 
     def go(self) -> None:
-        """Go away: connections break, none is accepted."""
+        """Stop: break connections, and accept none."""
         self._scope.cancel()
         self._world.network.crash(HOST)
 
     def come(self) -> None:
-        """Serve (again)."""
+        """Start, or restart, serving."""
         self._scope = trio.CancelScope()
         self._nursery.start_soon(self._serve, self._scope)
 
@@ -242,7 +242,7 @@ class SimulatedController:
         return FetchResponse(responses=[topic], node_endpoints=[endpoint])
 
     def register(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """Take a registration."""
+        """Answer a registration, and write its records."""
         epoch = self.end_offset
         endpoint = RegisterBrokerRecord.BrokerEndpoint
         self.write(
@@ -280,7 +280,7 @@ class SimulatedController:
         return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced)
 
     def _lead_nothing(self, broker_id: int, directories: set[bytes]) -> None:
-        """Take leaders away from log dirs that are offline."""
+        """Remove the leaders of partitions in offline log dirs of a broker."""
         for (topic_id, index), partition in self.image.partitions.items():
             home = dict(zip(partition.replicas, partition.directories, strict=False)).get(broker_id)
             if home in directories and partition.leader == broker_id:
@@ -336,7 +336,7 @@ class SimulatedController:
 
 
 class QuorumMember:
-    """A machine with broker 1 on it, and the controller."""
+    """A machine with broker 1, and the controller."""
 
     def __init__(self, world: World, nursery: trio.Nursery, **settings: str) -> None:
         self.world = world
@@ -354,7 +354,7 @@ class QuorumMember:
         return self.machine.broker
 
     async def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> float:
-        """Wait until something is so; returns how long it took. Raises AssertionError after `seconds`."""
+        """Wait until a condition holds; returns how long it took (s). Raises AssertionError after `seconds`."""
         begun = trio.current_time()
         with trio.move_on_after(seconds) as scope:
             while not condition():
@@ -368,7 +368,7 @@ class QuorumMember:
 
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[Client]:
-        """A client on a host of its own."""
+        """Yield a client on a separate host."""
 
         async def dial(endpoint: Endpoint) -> trio.abc.Stream:
             return await self._network.dial(endpoint.host, endpoint.port)
@@ -377,14 +377,14 @@ class QuorumMember:
             yield client
 
     def is_led(self, topic: str = "t") -> bool:
-        """Say whether broker 1 leads the first partition of a topic."""
+        """Return whether broker 1 leads the first partition of a topic."""
         replica = self.broker.services.replicas.find(topic, 0)
         return replica is not None and replica.is_leader
 
 
 @asynccontextmanager
 async def member(world: World, *, starts: bool = True, **settings: str) -> AsyncIterator[QuorumMember]:
-    """A broker of a quorum, which is killed at the end of the block; started and unfenced at its begin if it `starts`."""
+    """Yield a broker of a quorum, started and unfenced if `starts`; it is killed at the end of the block."""
     async with trio.open_nursery() as nursery:
         machine = QuorumMember(world, nursery, **settings)
         if starts:

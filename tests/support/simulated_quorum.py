@@ -1,7 +1,7 @@
-"""A quorum of three controllers as an observer meets it: elections, logs that diverge, snapshots, and what is committed.
+"""A quorum of three controllers as seen by an observer: elections, diverging logs, snapshots, and committed records.
 
-The rule: what is committed is replayed here record by record, and is the truth that observers are compared with.
-Controllers answer as Kafka's do; `Unreliable` loses, repeats and falsifies answers on the way.
+The rule: committed records are replayed here one by one, and observers are compared with the result. Controllers answer
+as Kafka's do; `Unreliable` loses, repeats and corrupts responses on the way.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def apply_batch(state, batch):
 
 
 class PlainReplay:
-    """The committed log, record by record: each transaction is applied when it has ended."""
+    """A replay of the committed log, record by record: each transaction is applied when it has ended."""
 
     def __init__(self):
         self.image = EMPTY
@@ -94,7 +94,7 @@ class PlainReplay:
                 self.image = draft.image(Position(record.offset, batch.epoch, record.timestamp))
 
     def _of_transaction(self, message):
-        """Return what counts from this record on."""
+        """Return the messages to apply with this record: itself, those of a transaction at its end, or none."""
         name = type(message).__name__
         if name == "BeginTransactionRecord":
             self._open = []
@@ -109,7 +109,7 @@ class PlainReplay:
 
 
 class Controller:
-    """A controller: its log from `start_offset` on, its snapshots, and the leader of which it knows."""
+    """A controller: its log from `start_offset` on, its snapshots, and the leader known to it."""
 
     def __init__(self, number):
         self.id = number + 1
@@ -123,7 +123,7 @@ class Controller:
         return self.log[-1].next_offset if self.log else self.start_offset
 
     def end_of_epoch(self, epoch):
-        """The largest epoch up to one, and where it ends; (-1, -1) where the log does not say."""
+        """Return the largest epoch up to `epoch`, and its end offset; (-1, -1) if the log has none."""
         before = [batch for batch in self.log if batch.epoch <= epoch]
         if before:
             return before[-1].epoch, before[-1].next_offset
@@ -134,7 +134,7 @@ class Controller:
 
 
 class SimulatedQuorum:
-    """Lifecycle: `advance` as often as something is to happen, `answer` requests between.
+    """Lifecycle: `advance` for each random event, `answer` requests between.
 
     `images` has the image after each committed batch, by the offset of its last record.
     """
@@ -149,7 +149,7 @@ class SimulatedQuorum:
         self.truth = PlainReplay()
         self.images = {-1: self.truth.image}
         self.places = []
-        self.high_watermark = -1  # as the leader tells it
+        self.high_watermark = -1  # in the leader's responses
         self.pending = LogState()  # of the leader's log
         self.topic_count = 0
         self.elect()
@@ -158,7 +158,7 @@ class SimulatedQuorum:
     def committed_end(self):
         return self.committed[-1].next_offset if self.committed else 0
 
-    # --- what happens -------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------
 
     def advance(self):
         roll = self.random.random()
@@ -176,7 +176,7 @@ class SimulatedQuorum:
             self.elect()
 
     def elect(self):
-        """Elect a node that has all that is committed, as at least one other node lets it win."""
+        """Elect a node with all committed records and a log that is not behind those of a majority; or no node."""
 
         def rank(node):
             return (node.log[-1].epoch if node.log else 0, node.end_offset)
@@ -209,7 +209,7 @@ class SimulatedQuorum:
         if self.is_dynamic and self.random.random() < 0.25:
             controls.append((ControlType.KRAFT_VOTERS, self._voters()))
         self._write([(encode_key(kind), value) for kind, value in controls], control=True)
-        if self.pending.in_transaction:  # a new controller aborts what it finds open
+        if self.pending.in_transaction:  # a new controller aborts an open transaction
             self._write([(None, encode_record(AbortTransactionRecord("new controller"), 0))])
 
     def _voters(self):
@@ -221,7 +221,7 @@ class SimulatedQuorum:
         return voters_record.CODEC.encode_bytes(voters_record.VotersRecord(voters=voters), 0)
 
     def _whole_log(self, node):
-        """The log from offset 0: what a node has dropped is committed."""
+        """Return the log from offset 0: the batches before a node's log start are committed."""
         return [batch for batch in self.committed if batch.next_offset <= node.start_offset] + node.log
 
     def _write(self, pairs, *, control=False):
@@ -289,7 +289,7 @@ class SimulatedQuorum:
         return [(NoOpRecord(), 0)]
 
     def replicate(self):
-        """Have one node fetch from the leader, and commit what a majority has of the leader's own epoch."""
+        """Let one node fetch from the leader, and commit batches of the leader's epoch that a majority has."""
         if self.leader is None:
             return
         self.learn()
@@ -378,7 +378,7 @@ class SimulatedQuorum:
             self._piece(node, asked, partition)
         endpoints = [cls.NodeEndpoint(number + 1, *ADDRESSES[number]) for number in range(NODES)]
         if self.random.random() < 0.2 and self.is_dynamic:
-            endpoints = []  # before v17 there are none: voters of the log have the addresses
+            endpoints = []  # before v17 responses have no endpoints: the addresses are those of the voters in the log
         if is_fetch:
             topics = [cls.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=[partition])]
             return cls(responses=topics, node_endpoints=endpoints)
@@ -419,7 +419,7 @@ class SimulatedQuorum:
 
 
 def cuts(answer):
-    """Say whether an answer has a log cut: one that comes late, in a connection that keeps the order, cannot."""
+    """Return whether a response truncates the log: no late one can, as connections keep the order."""
     return (
         isinstance(answer, FetchResponse)
         and answer.responses[0].partitions[0].diverging_epoch.end_offset >= 0
@@ -427,7 +427,7 @@ def cuts(answer):
 
 
 class Unreliable:
-    """The way between an observer and a simulated quorum, as `Controllers`; `is_calm` for one without faults."""
+    """The network between an observer and a simulated quorum, as `Controllers`; without faults if `is_calm`."""
 
     def __init__(self, quorum, random):
         self.quorum = quorum
@@ -443,7 +443,7 @@ class Unreliable:
         if self.is_calm:
             self.quorum.learn()
             return self.quorum.answer(address, make(random.randrange(13, 19)))
-        is_away = random.random() < 0.04  # so long that the leader has dropped what is asked for
+        is_away = random.random() < 0.04  # so long that the leader's log starts later
         for _ in range(100 if is_away else random.randrange(9)):
             self.quorum.advance()
         request = make(random.randrange(13, 19))

@@ -20,7 +20,7 @@ from tests.support.effort import daily
 from tests.support.sources import failure_in_sources, is_source
 
 Slip = tuple[Any, str, Any]
-"""Holder, name, and what takes the place of what it holds under that name."""
+"""A class or module, the name of an attribute, and its replacement."""
 DAILY_SHARE = 12
 SEARCH = settings(
     max_examples=10_000,  # of those that are noticed few are needed
@@ -33,10 +33,10 @@ SEARCH = settings(
 
 
 def unnoticed(machine: type[RuleBasedStateMachine], slips: Mapping[str, Slip], test: str) -> list[str]:
-    """Return the slips that random histories of `machine` do not fail for.
+    """Return the slips that random histories of `machine` do not notice.
 
-    On an ordinary day one of twelve is searched for, each day others, in `make nightly` each of them. `test` is the node id
-    of the caller: where one of the holders is compiled it runs once more, with the sources.
+    An ordinary run searches for one of twelve, chosen by the day, `make nightly` for all. `test` is the node id of the
+    caller, which is run again with the sources if one of the holders is compiled.
     """
     if not all(is_source(holder, name) for holder, name, _ in slips.values()):
         failure = failure_in_sources(test)
@@ -47,7 +47,7 @@ def unnoticed(machine: type[RuleBasedStateMachine], slips: Mapping[str, Slip], t
 
 
 def fits(holder: Any, name: str, slip: Any) -> bool:
-    """Say whether a slip takes all arguments of the function that it replaces; a search takes a TypeError for the bug."""
+    """Return whether a slip takes all arguments of the replaced function, as a TypeError would count as noticed."""
     function = inspect.getattr_static(holder, name)
     if not (inspect.isfunction(function) and inspect.isfunction(slip)):
         return True
@@ -61,19 +61,19 @@ def fits(holder: Any, name: str, slip: Any) -> bool:
 
 
 class FittingPatch:
-    """Patches as pytest's MonkeyPatch does, with functions that fit."""
+    """A MonkeyPatch that checks that replacements fit."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
 
     def setattr(self, holder: Any, name: str, slip: Any) -> None:
-        """Have a slip in place of a function."""
+        """Replace a function by a slip, which must fit."""
         assert fits(holder, name, slip), f"the slip of {name} takes other arguments"
         self._patch.setattr(holder, name, slip)
 
 
 def planted(slip: Slip) -> AbstractContextManager[Any]:
-    """Have a slip in the code within the block."""
+    """Replace a function by a slip within the block."""
     return mock.patch.object(*slip)
 
 

@@ -1,4 +1,4 @@
-"""Stores of snapshots in a directory, and log dirs with any bytes in their files."""
+"""Stores of snapshots in a directory, and log dirs with arbitrary content in their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that stand in for what is compiled run once more, in a process of their own that runs the sources."""
+"""Tests that replace parts of compiled modules run again, in a separate process that runs the sources."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_SOURCES = "BARNABAS_TEST_IN_SOURCES"
-"""Set in such a process: it starts no other one."""
+"""Set in such a process, which starts no other."""
 
 
 def is_source(holder: Any, name: str) -> bool:
-    """Say whether a class or module is interpreted, so that what it holds under a name can be replaced."""
+    """Return whether a class or module is interpreted, so that its attributes can be replaced."""
     module = holder if isinstance(holder, ModuleType) else sys.modules[holder.__module__]
     assert hasattr(holder, name), f"{holder} has no {name}"
     return str(module.__file__).endswith(".py")
 
 
 def failure_in_sources(test: str) -> str:
-    """Run the test of this node id with the sources; return what is printed if it fails, nothing otherwise."""
+    """Run the test of this node id with the sources; returns its output if it fails, an empty string otherwise."""
     assert IN_SOURCES not in os.environ, f"{test} runs the sources, and takes them for compiled"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment[IN_SOURCES] = "yes"

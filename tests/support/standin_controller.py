@@ -1,6 +1,6 @@
-"""A controller for tests of the store alone: each partition is led by its first replica, at once.
+"""A controller for tests of the store alone: the first replica of each partition leads it immediately.
 
-The rule: it reads what a controller reads and deletes what one deletes, and tells one store of it.
+The rule: it reads and deletes the same znodes as a controller, and updates one store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barnabas.errors import RequestError, StorageError
 
 
 class StandInController:
-    """Lifecycle: `run` in a task of its own."""
+    """Lifecycle: `run` in a separate task."""
 
     def __init__(self, zookeeper: ZooKeeper, store: ZooKeeperStore, *, epoch: int = 1) -> None:
         self._zookeeper = zookeeper
@@ -42,11 +42,11 @@ class StandInController:
         self._sent = trio.Event()
 
     async def has_sent_all(self) -> None:
-        """Wait until the broker knows of itself."""
+        """Wait until the store's image has a broker."""
         await self._sent.wait()
 
     async def run(self) -> None:
-        """Look at everything whenever something changes."""
+        """Read all znodes after each change, and update the store, until the session is closed."""
         while not self._zookeeper.is_closed:
             self._changed = trio.Event()
             try:
@@ -57,7 +57,7 @@ class StandInController:
                 await self._zookeeper.wait_connected()
                 continue
             except NoNodeError:
-                continue  # it went while we looked
+                continue  # a znode was deleted meanwhile
             except (StorageError, RequestError):
                 return
             if image.brokers:

@@ -1,7 +1,7 @@
-"""CPU time of each step of Trio's event loop, and memory that a process has needed: what a visitor may make of both.
+"""CPU time of each step of Trio's event loop, and peak memory of a process: the limits for visitors of the console.
 
-The rule: time is the thread's own (`time.thread_time`), so that a busy machine fails no test. The garbage collector is set
-up as in a process that serves: otherwise one of the steps would go through all objects of the test and of its broker.
+The rule: time is the thread's CPU time (`time.thread_time`), so that a busy machine fails no test. The garbage collector is
+set up as in a serving process: otherwise one of the steps would traverse all objects of the test and of its broker.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ GROWTH_BYTES_MAX = 300 << 20
 
 
 class StepWatch(trio.abc.Instrument):
-    """Lifecycle: `with watch:` inside `trio.run`; `worst` has the longest step since `forget`, `where` its task.
+    """Lifecycle: `with watch:` inside `trio.run`; `worst` is the longest step (s) since `forget`, `where` its task.
 
-    `but` are the beginnings of names of tasks that are not watched.
+    `but` are prefixes of names of tasks that are not watched.
     """
 
     def __init__(self, *but: str) -> None:
@@ -33,7 +33,7 @@ class StepWatch(trio.abc.Instrument):
         self._thresholds = gc.get_threshold()
 
     def forget(self) -> None:
-        """Begin again."""
+        """Reset `worst` and `where`."""
         self.worst, self.where = 0.0, ""
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
@@ -57,7 +57,7 @@ class StepWatch(trio.abc.Instrument):
 
 
 def forget_peak() -> int:
-    """Have the peak of this process's resident memory counted anew; returns what it has now, in bytes."""
+    """Reset the peak of this process's resident memory; returns the present resident memory, in bytes."""
     Path("/proc/self/clear_refs").write_text("5")
     return _status("VmRSS")
 

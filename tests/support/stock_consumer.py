@@ -6,7 +6,7 @@ from confluent_kafka import Consumer
 
 
 def read_values(bootstrap: str, count: int, **login: str) -> set[bytes]:
-    """Return the values of topic `t` once they are `count` different ones; fails where none comes for a minute."""
+    """Return `count` distinct values of topic `t`, or more. Raises AssertionError after a minute without a record."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "log_level": 0, **login})
     consumer.subscribe(["t"])

@@ -1,4 +1,4 @@
-"""A coordinator of streams groups with what surrounds it, and members that behave like the Java client."""
+"""A coordinator of streams groups with its surroundings, and members that behave like the Java client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.consumers import Coordinator
 
 
 def topology(epoch: int = 0, **fields: Any) -> Request.Topology:
-    """Words are counted: `in` is read, repartitioned by word, and counted in a store."""
+    """Return the topology of a word count: `in` is read, repartitioned by word, and counted in a store."""
     first = Request.Subtopology(
         subtopology_id="0", source_topics=["in"], repartition_sink_topics=["app-words-repartition"]
     )
@@ -47,9 +47,9 @@ JOINING: dict[str, Any] = {
 
 
 class Streams(Coordinator):
-    """A coordinator that makes the internal topics that it is told to make, as the broker does.
+    """A coordinator that creates the required internal topics, as the broker does.
 
-    It waits for no member and assigns as often as need be, unless the settings say otherwise.
+    Its delays and assignment intervals are 0, unless set otherwise.
     """
 
     def __init__(self, partitions: int = 4, **settings: Any) -> None:
@@ -75,7 +75,7 @@ class Streams(Coordinator):
 
 @dataclass
 class Member:
-    """A member that does as the Java client does."""
+    """A member that behaves like the Java client."""
 
     coordinator: Streams
     id: str
@@ -133,7 +133,7 @@ class Member:
 
 
 def converge(*members: Member, pause_ms: int = 0) -> None:
-    """All beat, and do as they are told, until nothing changes any more; with a pause after each round."""
+    """Let all members send heartbeats and adopt their assignments until nothing changes; with a pause after each round."""
     for _ in range(30):
         before = [(member.epoch, set(member.tasks)) for member in members]
         for member in members:

@@ -1,4 +1,4 @@
-"""Views of other processes, and of what this one has open, on Linux and on macOS."""
+"""Views of other processes, and of the open descriptors of this one, on Linux and on macOS."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ linux_only = pytest.mark.skipif(
 
 
 def open_descriptors() -> list[str]:
-    """Return the descriptors that this process has open, one of them for this look."""
+    """Return the open descriptors of this process, including one for the listing."""
     return os.listdir("/dev/fd")
 
 
 def in_proc(name: str) -> Path:
-    """Return a path below /proc; skip the test where there is none: it looks into another process."""
+    """Return a path below /proc, for views of other processes; skips the test if there is no /proc."""
     if not os.path.exists("/proc/self"):
         pytest.skip("looks into a process through /proc, which Linux has")
     return Path("/proc") / name
 
 
 def limit(process: int, kind: int, limits: tuple[int, int | None]) -> tuple[int, int]:
-    """Limit another process, where that can be done: skips the test elsewhere. Returns the limits that it had.
+    """Set a resource limit (soft, hard) of another process; returns the previous one. Skips the test where it cannot.
 
-    None is for the hard limit that it has.
+    None keeps the hard limit.
     """
     if not hasattr(resource, "prlimit"):
         pytest.skip("limits another process, as Linux alone allows")
@@ -41,7 +41,7 @@ def limit(process: int, kind: int, limits: tuple[int, int | None]) -> tuple[int,
 
 
 def processes() -> dict[int, tuple[int, str, str]]:
-    """Return the parent, the state and the command of each process, as `ps` has them on any system."""
+    """Return the parent, the state and the command of each process, by process id, from `ps`."""
     done = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,command="], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -53,10 +53,10 @@ def processes() -> dict[int, tuple[int, str, str]]:
 
 
 def children(*pids: int) -> list[int]:
-    """Return the processes that some have started, but for those that have ended."""
+    """Return the children of these processes, except zombies."""
     return [pid for pid, (parent, state, _) in processes().items() if parent in pids and "Z" not in state]
 
 
 def has_ended(pid: int) -> bool:
-    """Say whether a process has ended, also if it was not waited for yet."""
+    """Return whether a process has ended; true for a zombie."""
     return pid not in (running := processes()) or "Z" in running[pid][1]

@@ -1,4 +1,4 @@
-"""A leader with tiered storage as its followers reach it: real logs, a store in a directory, answers as of a broker."""
+"""A leader with tiered storage as seen by its followers: real logs, a store in a directory, a broker's responses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PartitionData = FetchResponse.PartitionData
 
 
 class TieredLeader:
-    """Broker 1, as `Peers` of broker 2 reaches it; the metadata of remote segments are known to both at once."""
+    """Broker 1, as `Peers` of broker 2 reaches it; both share the metadata of remote segments."""
 
     def __init__(self, directory: Path, *, versions: dict[int, int] | None = None) -> None:
         self.versions = {1: 17, 2: 11, 23: 4, **(versions or {})}
@@ -58,7 +58,7 @@ class TieredLeader:
         self.partitions: dict[TopicIdPartition, PartitionSegments] = {}
         self.epoch = 5
         self.not_ready: set[int] = set()
-        """Partitions of which the metadata are not read yet."""
+        """Partitions without loaded metadata."""
         self.errors: dict[int, int] = {}
         """Error codes of ListOffsets, by timestamp, once each."""
         self.asked: list[Any] = []
@@ -72,7 +72,7 @@ class TieredLeader:
         return self.partitions.setdefault(key, PartitionSegments())
 
     def follow(self, key: TopicIdPartition) -> None:
-        """All are followed."""
+        """Do nothing: the metadata of all partitions are followed."""
 
     def is_ready_for(self, key: TopicIdPartition) -> bool:
         return key.partition not in self.not_ready
@@ -147,7 +147,7 @@ class TieredLeader:
         return (ListOffsetsResponse if is_offsets else OffsetForLeaderEpochResponse)(topics=topics)
 
     def timestamps(self) -> list[int]:
-        """The timestamps of ListOffsets that were asked for."""
+        """The timestamps in ListOffsets requests."""
         return [
             query.timestamp
             for request in self.asked
@@ -232,7 +232,7 @@ class TieredFollower(Follower):
         return self.of(index).log
 
     def is_level(self, *indexes: int) -> bool:
-        """Say whether logs have all that the leader's have locally, or from a later offset on."""
+        """Return whether the logs equal the leader's local logs, from the later of both log starts on."""
         return all(self._is_level(index) for index in indexes or range(PARTITIONS))
 
     def _is_level(self, index: int) -> bool:

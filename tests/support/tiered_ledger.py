@@ -1,4 +1,4 @@
-"""Records of stock producers, plain and in transactions, and what a stock consumer reads of them."""
+"""Records of stock producers, with and without transactions, and the keys that a stock consumer reads of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BATCH = 50
 
 
 class Writer:
-    """An idempotent producer, and one in transactions of which every third is aborted; both live on through all leaders."""
+    """An idempotent producer, and a transactional one that aborts every third transaction; both survive leader changes."""
 
     def __init__(self, bootstrap: str, topic: str, value: bytes) -> None:
         shared = {"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 8_000}
@@ -26,7 +26,7 @@ class Writer:
         self.committed: list[bytes] = []
 
     def write(self, count: int) -> None:
-        """Write so many records, half of them in transactions. Raises AssertionError where a record is refused."""
+        """Write `count` records, half of them in transactions. Raises AssertionError if a record fails."""
         for _ in range(count // (2 * BATCH)):
             self.committed += self._send(self._plain)
             self._transactional.begin_transaction()
@@ -56,7 +56,7 @@ class Writer:
 
 
 def read_keys(bootstrap: str, topic: str, count: int, **options: Any) -> list[bytes]:
-    """Return the keys of committed records from the log start on, up to the log end, at least so many."""
+    """Return the keys of committed records from the log start to the log end, at least `count` of them."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False,
         "isolation.level": "read_committed", "enable.partition.eof": True, **options,

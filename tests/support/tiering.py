@@ -1,4 +1,4 @@
-"""A whole broker with tiered storage in a directory; its store fails when a test says so."""
+"""A whole broker with tiered storage in a directory; its store fails on demand."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NEVER_MS = 1 << 40
 
 
 class KilledError(BaseException):
-    """The end of a process in the middle of a call of the store."""
+    """Simulates the end of the process during a call of the store."""
 
 
 class ScriptedStore:
-    """Stands around a store; calls named in `failing` fail, those in `killing` end all."""
+    """Wraps a store; calls named in `failing` fail, those in `killing` raise KilledError."""
 
     def __init__(self, inner: RemoteStorage) -> None:
         self._inner = inner
@@ -37,9 +37,9 @@ class ScriptedStore:
         self.killing: set[str] = set()
         self.custom_metadata: bytes | None = None
         self.on_copied: Callable[[RemoteSegment], None] = lambda _: None
-        """Called in the thread that has copied a segment."""
+        """Called after the copy of a segment, in the same thread."""
         self.gate: Event | None = None
-        """Reads wait for it."""
+        """If set, reads wait for this event."""
         self.reads = 0
 
     def _meet(self, call: str) -> None:
@@ -91,7 +91,7 @@ class Tier:
         return self.asked.services.replicas.leader(topic, 0).log
 
     async def make(self, topic: str = "t", **settings: str) -> PartitionLog:
-        """Make a tiered topic with small segments and hardly any local retention."""
+        """Create a tiered topic with small segments and minimal local retention; returns the log of its partition."""
         texts = {
             "remote.storage.enable": "true",
             "internal.segment.bytes": str(SEGMENT_BYTES),
@@ -104,7 +104,7 @@ class Tier:
         return self.log(topic)
 
     async def idle(self) -> None:
-        """Wait until the tasks that begin with leadership are done."""
+        """Wait until the tasks that leadership starts are done."""
         with trio.fail_after(10):
             while any(
                 partition.is_copying or partition.is_expiring or not partition.is_seen
@@ -124,7 +124,7 @@ class Tier:
         replica.log.flush(self.asked.clock.now_ms)
 
     async def rounds(self, count: int = 3) -> None:
-        """Have copies, expiry and local deletion done, several times."""
+        """Run copies, expiry and local deletion several times."""
         await self.idle()
         for _ in range(count):
             for partition in [*self.tiered.seen()]:
@@ -133,7 +133,7 @@ class Tier:
                 partition_log.apply_retention(self.asked.clock.now_ms)
 
     async def store_all(self, topic: str = "t", count: int = 30, **settings: str) -> PartitionLog:
-        """Make a topic, append records, and have all closed segments stored."""
+        """Create a topic, append records, and copy all closed segments to the store; returns the log."""
         log = await self.make(topic, **settings)
         self.append(count, topic)
         await self.rounds()
@@ -148,7 +148,7 @@ class Tier:
 async def tiered_broker(
     directory: Path, *, held: Collection[str] = (), **settings: str
 ) -> AsyncIterator[Tier]:
-    """A broker with its data in a directory, and its store in another one below it; calls that are `held` fail at first."""
+    """Yield a broker with its data in a directory, and its store in another one below it; calls in `held` fail at first."""
     texts = {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": STORE,

@@ -1,4 +1,4 @@
-"""Processes with all that they write, which tests wait for."""
+"""Processes with their output, for which tests can wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_S = 60
 
 
 class Process:
-    """A command that runs, and all that it writes."""
+    """A running command, and its output."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.log = log
@@ -30,7 +30,7 @@ class Process:
         self._copying.start()
 
     def _copy(self) -> None:
-        """Copy what comes to the file: what is written there does not count for the limits of the process."""
+        """Copy the output to the file, so that its size does not count for the limits of the process."""
         with self.log.open("ab", buffering=0) as log:
             assert self.process.stdout is not None
             while part := os.read(self.process.stdout.fileno(), 1 << 16):
@@ -42,7 +42,7 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def until(self, pattern: str) -> str:
-        """Wait until it has written this; returns what the pattern's group matches."""
+        """Wait until the output matches a pattern; returns its group."""
         ends = time.monotonic() + WAIT_S
         while time.monotonic() < ends:
             result = re.search(pattern, self.said())
@@ -53,11 +53,11 @@ class Process:
         raise AssertionError(self.said())
 
     def code(self) -> int:
-        """Wait for its end."""
+        """Wait for the end of the process; returns its exit code."""
         return self.process.wait(WAIT_S)
 
     def close(self) -> None:
-        """End it, and close what it was connected with."""
+        """End the process, and close its files."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

@@ -13,7 +13,7 @@ from barnabas.records.validated import ValidatedBatches
 
 
 def validate_produce(buf: Buffer, *, first_offset: int, leader_epoch: int, **fields: Any) -> ValidatedBatches:
-    """Validate the records of a partition and place them, as an append does."""
+    """Validate the records of a partition and assign offsets, as an append does."""
     valid = run(validate_steps(buf, **fields))
     valid.place(first_offset, leader_epoch)
     return valid
@@ -25,5 +25,5 @@ def down_convert(buf: Buffer, to_magic: int, **fields: Any) -> bytes:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values of a Java properties file; the last of several values counts."""
+    """Return the keys and values of a Java properties file; the last value of a key counts."""
     return {key: value for _, key, value in parse_lines(text)}

@@ -1,6 +1,6 @@
-"""Requests with as many entries as a frame may have, of every API, version and array: made from the schemas alone.
+"""Requests with as many entries as a frame may have, of every API, version and array, generated from the schemas.
 
-The rule: an element is encoded once, and its names are written over for all others: a hundred thousand take no time.
+The rule: an element is encoded once, and copied with other names, so a hundred thousand elements take little time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def wide(api: str, version: int, path: Path, count: int, names: Names = UNKNOWN)
 
 
 def _empty(values: Any, path: Path) -> None:
-    """Leave the arrays empty that are in the element at a path."""
+    """Empty the arrays in the element at a path."""
     if path:
         inside = values[path[0]]
         _empty(inside[0] if isinstance(inside, list) else inside, path[1:])
@@ -68,14 +68,14 @@ def _empty(values: Any, path: Path) -> None:
 
 
 def places(api: str, version: int) -> Iterator[Path]:
-    """Return what may be wide in a request."""
+    """Yield the paths of the arrays of a request, and TAGS if it has tagged fields."""
     yield from arrays(api, version)
     if version in message(f"{api}Request").flexible:
         yield TAGS
 
 
 def shape(api: str, version: int, path: Path) -> set[Path]:
-    """The array at a path with the fields that are in its elements; empty where a version has no such array."""
+    """Return the paths of an array and of the fields of its elements; empty if the version has no such array."""
     request = message(f"{api}Request")
 
     def walk(fields: Sequence[Field], above: Path) -> Iterator[Path]:

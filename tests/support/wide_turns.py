@@ -1,11 +1,11 @@
-"""Drive every API with as many entries as a request may have, and count the longest turn.
+"""Send requests with as many entries as allowed to every API, and count the lines of the longest turn.
 
     PYTHONPATH=server:. python -m tests.support.wide_turns [--verbose] [API ...]
 
-All is a fraction of the real size: entries, how many lines of Python a turn may have, and the loop's budget. So a loop of
-two lines for each entry that does not yield is found. Prints one JSON object: by API the worst turn and its limit. A
-process of its own, as `loop_turns`. Its time is that of the lines, and so of the entries: by day there are fewer of them,
-in requests of a third of the APIs, each day another one.
+Entries, the limit of lines in a turn, and the loop's budget are the same fraction of their real sizes, so a loop of two
+lines for each entry that does not yield is detected. Prints one JSON object: by API the worst turn and its limit. It is a
+separate process, as `loop_turns`. It takes time for each entry: by day requests have fewer entries, and only a third of
+the APIs are tested, another third each day.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENTRIES = 250_000 // SCALE
 """The default of max.request.entries is 250,000."""
 LINES_PER_ENTRY = SCALED_LINES_MAX // ENTRIES
 FEWER_ENTRIES = 2_000
-"""Entries of most requests by day: a turn of them may have 4,000 lines."""
+"""Entries of most requests by day, with turns of up to 4,000 lines."""
 ENTRIES_BY_API = {
     "AddPartitionsToTxn": 6_500,
     "AlterConfigs": ENTRIES,
@@ -49,9 +49,9 @@ ENTRIES_BY_API = {
     "ShareGroupHeartbeat": 3_000,
     "TxnOffsetCommit": 3_500,
 }
-"""Entries by day of APIs of which the work in batches, or up to a bound of Kafka's, has more lines than 4,000 in a turn."""
+"""Entries by day of APIs that need more than 4,000 lines in a turn for a batch, or up to a limit of Kafka's."""
 FEW_PARTITIONS = {"share.coordinator.state.topic.num.partitions": "4"}
-"""The first request that needs the topic has it made, which takes lines for each partition and none for an entry."""
+"""The first request that needs an internal topic creates it, at a cost per partition and not per entry."""
 REFUSING = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:nobody",
@@ -59,17 +59,17 @@ REFUSING = {
 
 
 def entries_of(name: str) -> int:
-    """Return how many entries the requests of an API have."""
+    """Return the number of entries in requests of an API."""
     return ENTRIES if EFFORT > 1 else ENTRIES_BY_API.get(name, FEWER_ENTRIES)
 
 
 def names_of_the_day() -> list[str]:
-    """Return the APIs of which requests are sent where none are chosen; with more effort all."""
+    """Return the names of the APIs to test by default: a third, another one each day; with more effort all."""
     return daily(sorted(api.name for api in KAFKA_4.apis.values() if not api.member_only), 3)
 
 
 def versions(api: Api) -> Iterator[int]:
-    """The first and the last version; with more effort all with requests not laid out as those before."""
+    """Yield the first and the last version; with more effort all with another request layout than the previous one."""
     for version in range(api.min_version, api.max_version + 1):
         is_new = version == api.min_version or api.decoders[version] is not api.decoders[version - 1]
         if version == api.max_version or (is_new and (EFFORT > 1 or version == api.min_version)):
@@ -77,17 +77,17 @@ def versions(api: Api) -> Iterator[int]:
 
 
 def is_repeated(api: Api, version: int, path: Path) -> bool:
-    """Say whether the last version has the same array, with the same fields in it: with more effort both are sent."""
+    """Return whether the last version has the same array with the same fields; with more effort False, to send both."""
     if EFFORT > 1 or version == api.max_version:
         return False
     return path == TAGS or shape(api.name, version, path) == shape(api.name, api.max_version, path)
 
 
 def cases(api: Api, kinds: tuple[Names, ...]) -> Iterator[Case]:
-    """The requests of an API; of those without any name each is sent once.
+    """Yield the requests of an API; equal requests, as of arrays without names, are sent once.
 
-    Arrays that the first version lays out in another way go through another decoder, and then the same code: they are sent
-    with the first kind of names. With more effort all of them are.
+    An array with another layout in the first version uses another decoder, and then the same code: it is sent with the
+    first kind of names only; with more effort with all.
     """
     for version in versions(api):
         is_last = EFFORT > 1 or version == api.max_version
@@ -103,7 +103,7 @@ def cases(api: Api, kinds: tuple[Names, ...]) -> Iterator[Case]:
 
 
 async def drive(chosen: list[str]) -> dict[str, dict[str, object]]:
-    """By API the worst turn: of a refused user, then of one that may do everything."""
+    """Return the worst turn by API, for an unauthorized user and for an authorized one."""
     METER.leave_out()
     assembly.LoopBudget = lambda **_: LoopBudget(clock=lambda: METER.clock() * SCALE)  # type: ignore[misc, assignment]
     rows: dict[str, dict[str, object]] = {}
@@ -147,7 +147,7 @@ async def _drive(
 
 
 def main() -> int:
-    """Drive the APIs that are named on the command line, or all."""
+    """Test the APIs named on the command line, or those of the day; returns the exit code."""
     chosen = [name for name in sys.argv[1:] if not name.startswith("-")]
     rows = trio.run(drive, chosen or names_of_the_day())
     print(json.dumps(rows))

@@ -1,6 +1,6 @@
-"""The worst that a client can ask of each API, against a broker that holds a lot: what `loop_turns` drives.
+"""The worst requests of each API, for a broker with much content: the input of `loop_turns`.
 
-The rule: an API that is served has a row here. A row makes the requests; nothing of them depends on how they are served.
+The rule: each served API has a row here. A row generates the requests, independently of their implementation.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from compat.kit.wire import Values
 from tests.support.effort import EFFORT
 
 ELEMENTS = 2_000 * min(EFFORT, 50)
-"""In the widest array of a request."""
+"""Elements in the widest array of a request."""
 RECORDS = 10_000 * min(EFFORT, 100)
-"""In a batch that weighs little."""
+"""Records in a small batch."""
 BOMB_BYTES = 20_000_000 * min(EFFORT, 6)
 PIPELINED = 5
 TOPICS_MADE = 50 * min(EFFORT, 10)
@@ -45,14 +45,14 @@ WIDE = "wide"
 
 @dataclass
 class State:
-    """The content of the broker: names to ask for."""
+    """The content of the broker: names to use in requests."""
 
     topics: int
     """`topic-0` and so on, with one partition and some batches each."""
     partitions: int
-    """Of the topic `wide`."""
+    """Partitions of the topic `wide`."""
     batches: int
-    """In the topic `deep`."""
+    """Batches in the topic `deep`."""
     groups: int
     """`group-0` and so on, with a committed offset each; `group-0` has one for every topic."""
     transactional_ids: int
@@ -62,7 +62,7 @@ class State:
     """Id and epoch of the producer of the transactional id `wide`."""
 
     def known(self, api: str, field: Field, index: int) -> Any:
-        """The value of a field: names that exist where the schema says what it names."""
+        """Return the value of a field: an existing name if the schema has the kind of entity."""
         if field.type.name == "uuid" and "Topic" in field.name and self.topic_ids:
             return self.topic_ids[index % len(self.topic_ids)]
         if field.entity_type == "topicName":
@@ -87,13 +87,13 @@ class State:
 
 @dataclass(frozen=True)
 class Case:
-    """Bytes for one connection; `answers` of them are waited for, 0 when it may be closed or wait."""
+    """Bytes for one connection; `answers` is the number of responses, 0 if it may be closed or wait."""
 
     label: str
     data: bytes
     answers: int = 1
     succeeds: tuple[int, int] | None = None
-    """API key and version of the answers where none may have an error: otherwise little of the work is done."""
+    """API key and version of responses that must not have an error, as the API would do little work otherwise."""
 
 
 Cases = Iterator[Case]
@@ -128,7 +128,7 @@ def case(
     *,
     succeeds: bool = False,
 ) -> Case:
-    """`count` times the same request."""
+    """Return a case with the same request `count` times."""
     times = f", {count} in one send" if count > 1 else ""
     expected = count if answers is None else answers
     key = next(row.key for row in KAFKA_4.apis.values() if row.name == api)
@@ -137,13 +137,13 @@ def case(
 
 
 def versions(api: str) -> list[int]:
-    """The newest version that is served; with more effort the oldest too."""
+    """Return the newest served version; with more effort also the oldest."""
     served = next(row for row in KAFKA_4.apis.values() if row.name == api)
     return sorted({served.max_version, served.min_version if EFFORT > 1 else served.max_version})
 
 
 def widest(api: str) -> Row:
-    """Every array of the API's requests with very many elements, which name what exists."""
+    """Return a row with very many elements in each array of the API's requests, with existing names."""
 
     def cases(state: State) -> Cases:
         for version in versions(api):
@@ -156,7 +156,7 @@ def widest(api: str) -> Row:
 
 
 def wide_case(state: State, api: str, version: int, path: Path, count: int) -> Case:
-    """One request with `count` elements in one array."""
+    """Return one request with `count` elements in one array."""
     values = filled(api, version, state.known, wide=path, count=count)
     return case(api, version, values, f"{count:,} in {'.'.join(path)}", answers=0 if api in MAY_WAIT else 1)
 
@@ -181,14 +181,14 @@ GENERIC = [
     "DescribeDelegationToken",
 ]
 # fmt: on
-"""Those with a worst input as long as it may be."""
+"""APIs for which the longest request is the worst."""
 for _name in GENERIC:
     row(_name)(widest(_name))
 
 
 @row("Produce")
 def produce(state: State) -> Cases:
-    """Many partitions, many records in few bytes, bombs, wrappers."""
+    """Many partitions, many records in few bytes, decompression bombs, wrapper messages."""
     many = [(index, one_record(b"x")) for index in range(state.partitions)]
     yield case("Produce", 7, produce_values(WIDE, many), f"{len(many):,} partitions")
     yield case(
@@ -214,7 +214,7 @@ def produce(state: State) -> Cases:
 
 @row("Fetch")
 def fetch(state: State) -> Cases:
-    """All partitions; old versions of what is compressed and of what is long."""
+    """All partitions; old versions, for which compressed and long logs must be converted."""
     for version in (0, 3, 11):
         yield case(
             "Fetch", version, fetch_values(WIDE, range(state.partitions), 1_000_000), "every partition"
@@ -251,7 +251,7 @@ def list_offsets(state: State) -> Cases:
 
 @row("Metadata")
 def metadata(state: State) -> Cases:
-    """Every topic, again and again; names to be made."""
+    """Every topic, several times; names of topics to create."""
     for version in versions("Metadata"):
         yield case(
             "Metadata", version, {"Topics": None} if version else {"Topics": []}, "every topic", PIPELINED
@@ -263,7 +263,7 @@ def metadata(state: State) -> Cases:
 
 
 def everything(api: str, values: Values) -> Row:
-    """All that there is, pipelined; and every array with very many elements."""
+    """Return a row of pipelined requests for all entities, and of requests with very many elements in each array."""
 
     def cases(state: State) -> Cases:
         for version in versions(api):
@@ -309,7 +309,7 @@ def create_topics(state: State) -> Cases:
 
 @row("DeleteTopics")
 def delete_topics(state: State) -> Cases:
-    """Names that are not there, and many that are; nothing of what other rows ask for."""
+    """Names that do not exist, and many that do; none that other rows use."""
     for version in versions("DeleteTopics"):
         fill = plausible
         for path in arrays("DeleteTopics", version):
@@ -326,7 +326,7 @@ def delete_topics(state: State) -> Cases:
 
 @row("OffsetFetch")
 def offset_fetch(state: State) -> Cases:
-    """All offsets of the group with the most, pipelined, and many times in one request."""
+    """All offsets of the group with the most offsets, pipelined, and many times in one request."""
     yield case("OffsetFetch", 2, {"GroupId": "group-0", "Topics": None}, "every offset", PIPELINED)
     yield case(
         "OffsetFetch", 8, {"Groups": [{"GroupId": "group-0", "Topics": None}] * 100}, "of a group 100 times"
@@ -364,7 +364,7 @@ def transaction(state: State) -> Cases:
 
 
 def subscribed(api: str, version: int, values: Values, describe: str) -> Row:
-    """A member that wants every topic comes, until it has them, and its group is described."""
+    """Return a row in which a member of a group subscribes to every topic, and the group is described."""
 
     def cases(state: State) -> Cases:
         joining = values | {
@@ -405,7 +405,7 @@ EXPRESSIONS = {
 
 @row("ConsumerGroupHeartbeat")
 def expressions(state: State) -> Cases:
-    """Members of groups that subscribe to an expression, stay after topics have come, and change it."""
+    """Members that subscribe to a regular expression, stay after a topic was created, and change the expression."""
     for number, (label, expression) in enumerate(EXPRESSIONS.items()):
         stays = {"GroupId": f"expression-{number}", "MemberId": "member", "MemberEpoch": 2}
         joins = stays | {"MemberEpoch": 0, "RebalanceTimeoutMs": 60_000, "TopicPartitions": []}
@@ -434,7 +434,7 @@ def describe_configs(state: State) -> Cases:
 
 @row("PushTelemetry")
 def push_telemetry(state: State) -> Cases:
-    """A bomb; a subscription is asked for first, so that there is an instance."""
+    """A decompression bomb, after a request for a subscription, which creates the client instance."""
     import gzip
 
     who = bytes(15) + b"\1"

@@ -1,4 +1,4 @@
-"""Several whole brokers on a simulated ZooKeeper: one of them is the controller, and all of it is what real ones run."""
+"""Several whole brokers on a simulated ZooKeeper; one of them is the controller, with the same code as in production."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ZooKeeperCluster:
         self.settings = SETTINGS
 
     async def start(self, *broker_ids: int, **settings: str) -> None:
-        """Start brokers, on what their disks hold; returns when each knows of itself."""
+        """Start brokers on their disks; returns when each is in its own metadata."""
         async with trio.open_nursery() as starting:
             for broker_id in broker_ids:
                 if broker_id not in self.machines:
@@ -57,7 +57,7 @@ class ZooKeeperCluster:
                 starting.start_soon(self.machines[broker_id].start)
 
     async def start_on(self, disk: MemoryDisk, broker_id: int) -> None:
-        """Start a broker on a disk that has been used elsewhere."""
+        """Start a broker on a disk of another one."""
         machine = SimulatedBroker(
             self.world,
             self.nursery,
@@ -70,33 +70,33 @@ class ZooKeeperCluster:
 
     @property
     def controller_id(self) -> int:
-        """The controller by the znode, -1 for none."""
+        """Return the id of the controller in the znode, -1 for none."""
         data = self.zookeeper.dump().get(znodes.CONTROLLER)
         return znodes.decode_controller(data).broker_id if data else -1
 
     def live(self) -> set[int]:
-        """The brokers that are registered."""
+        """Return the ids of the registered brokers."""
         prefix = f"{znodes.BROKER_IDS}/"
         return {int(path.removeprefix(prefix)) for path in self.zookeeper.dump() if path.startswith(prefix)}
 
     def known(self, broker_id: int, topic: str = "t", index: int = 0) -> PartitionInfo | None:
-        """A broker's view of a partition."""
+        """Return a broker's view of a partition, None if it is not in its metadata."""
         broker = self.machines[broker_id].broker
         info = broker.services.metadata.image.topics.get(topic) if broker is not None else None
         return info.partitions[index] if info is not None and index < len(info.partitions) else None
 
     def leader(self, topic: str = "t", index: int = 0) -> int:
-        """The leader of a partition by the znode, -1 for none."""
+        """Return the leader of a partition in the znode, -1 for none."""
         data = self.zookeeper.dump().get(znodes.state_path(topic, index))
         return znodes.decode_state(topic, index, data).leader if data else -1
 
     def isr(self, topic: str = "t", index: int = 0) -> set[int]:
-        """The replicas in sync by the znode."""
+        """Return the in-sync replicas of a partition in the znode."""
         data = self.zookeeper.dump().get(znodes.state_path(topic, index))
         return set(znodes.decode_state(topic, index, data).isr) if data else set()
 
     async def until(self, condition: Any, seconds: float = 60.0) -> float:
-        """Wait until something is so; returns how long it took. Raises AssertionError after `seconds`."""
+        """Wait until a condition holds; returns how long it took (s). Raises AssertionError after `seconds`."""
         begun = trio.current_time()
         with trio.move_on_after(seconds) as scope:
             while not condition():
@@ -105,7 +105,7 @@ class ZooKeeperCluster:
         return trio.current_time() - begun
 
     async def until_equal(self, topic: str = "t", index: int = 0) -> bytes:
-        """Wait until the replicas that are in sync have the same log, all of it committed; return its bytes."""
+        """Wait until the in-sync replicas have equal, fully committed logs; returns their bytes."""
 
         def logs() -> list[Any]:
             brokers = [self.machines[id_].broker for id_ in sorted(self.isr(topic, index))]
@@ -131,12 +131,12 @@ class ZooKeeperCluster:
 
     @asynccontextmanager
     async def client(self, **settings: Any) -> AsyncIterator[Client]:
-        """A client on a host of its own, which knows all brokers."""
+        """Yield a client on a separate host, with all brokers as bootstrap servers."""
         async with client_of(self.world, self.machines.values(), **settings) as client:
             yield client
 
     async def create(self, client: Client, name: str = "t", partitions: int = 1, factor: int = 3) -> None:
-        """Make a topic, and wait until all of its replicas are in sync."""
+        """Create a topic, and wait until all of its replicas are in sync."""
         topic = CreateTopicsRequest.CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=factor
         )
@@ -150,7 +150,7 @@ class ZooKeeperCluster:
 
 @asynccontextmanager
 async def clustered(world: World, *broker_ids: int, **settings: str) -> AsyncIterator[ZooKeeperCluster]:
-    """A cluster of these brokers, which ends with the block."""
+    """Yield a cluster of these brokers, which ends with the block."""
     async with trio.open_nursery() as nursery:
         cluster = ZooKeeperCluster(world, nursery)
         await cluster.start(*broker_ids, **settings)

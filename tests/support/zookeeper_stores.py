@@ -26,7 +26,7 @@ def topic(name: str, partitions: int = 1, topic_id: bytes = b"") -> TopicCreated
 
 
 class Cluster:
-    """Stores of several brokers, each with a stand-in for what the controller sends it."""
+    """Stores of several brokers, each with a stand-in for the controller's requests."""
 
     def __init__(self, server: SimulatedZooKeeper | None = None) -> None:
         self.server = server or SimulatedZooKeeper()

@@ -1,4 +1,4 @@
-"""A client of ZooKeeper's wire protocol that hides nothing: raw requests in, raw answers out."""
+"""A low-level client of ZooKeeper's wire protocol: raw requests, raw responses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def multi(*parts: tuple[int, bytes]) -> bytes:
 
 
 class WireClient:
-    """A connection with its session. `ask` returns an answer's (error code, body); notifications are kept aside."""
+    """A connection with its session. `ask` returns (error code, body) of a response; notifications are stored."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class WireClient:
         return data
 
     def ask(self, op: Op, body: bytes = b"") -> tuple[int, bytes]:
-        """Send one request and return its answer."""
+        """Send one request; returns (error code, body) of its response."""
         self._xid += 1
         xid = PING_XID if op == Op.PING else self._xid
         self._send(encode_int(xid) + encode_int(op) + body)
@@ -117,7 +117,7 @@ class WireClient:
             return code, frame[16:]
 
     def told(self) -> list[tuple[int, str]]:
-        """Notifications of watches so far, after an answer that follows them."""
+        """Return the notifications of watches so far, after a round trip that follows them."""
         self.ask(Op.PING)
         told, self.notifications = self.notifications, []
         return told
@@ -134,5 +134,5 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the session goes on."""
+        """Close the connection, but not the session."""
         self._socket.close()

@@ -1,7 +1,7 @@
 """`python -m tools.mutants log transactions`: plant small bugs in packages, and see whether the nearest tests notice them.
 
-Packages, as `log`, `log/cleaner` or `pipeline/lake`, or files; all of the broker's where none is named. What was tried is
-kept in .mutants/ and not tried again until its function or the tests that run it change.
+Arguments are packages, as `log`, `log/cleaner` or `pipeline/lake`, or files; without any, all packages of the broker.
+Results are kept in .mutants/: a mutant is not tried again until its function or the tests that run it change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT = ROOT / ".mutants" / "kept.sqlite"
 PLANTED_SECONDS = 30.0
 """Longest time of the tests of one file."""
 FAR_SECONDS = 20.0
-"""Of the tests of other packages that run a line, the quickest are tried, as many as take so long."""
+"""Total time of tests of other packages that run a line: the quickest are tried."""
 NEAR = {
     "broker": (
         "unit/config/test_command_line.py", "unit/console/test_beside.py", "unit/security/sasl/test_oauthbearer.py",

@@ -25,8 +25,8 @@ GENERATED = PACKAGE / "wire" / "generated"
 
 
 def sources(names: Sequence[str]) -> Iterator[Source]:
-    """Read the modules of packages as `log`, `log/cleaner` or `pipeline/lake`, and of files; of the whole broker where
-    none is named.
+    """Yield the modules of the named packages (`log`, `log/cleaner`, `pipeline/lake`) and files, or, without names, of
+    the whole broker. Raises SystemExit if one does not exist.
     """
     paths: set[Path] = set()
     for name in names or [""]:
@@ -41,7 +41,7 @@ def sources(names: Sequence[str]) -> Iterator[Source]:
 
 
 def place_of(name: str) -> Path:
-    """Return where a package or file is, as it is named on the command line."""
+    """Return the path of a package or file from its name on the command line, relative to the checkout."""
     if name.startswith(("server/", f"{PIPELINE}/")):
         return Path(name)
     first, _, rest = name.partition("/")
@@ -62,7 +62,7 @@ class Equivalent:
 
 
 def equivalents() -> list[Equivalent]:
-    """Read the list of them."""
+    """Read the list of reviewed equivalent mutants."""
     return [Equivalent(**entry) for entry in yaml.safe_load(EQUIVALENT.read_text()) or []]
 
 
@@ -138,6 +138,6 @@ class Planted:
 
 
 def planted() -> list[Planted]:
-    """Read the list of them."""
+    """Read the list of bugs planted by hand."""
     entries: list[dict[str, Any]] = yaml.safe_load(PLANTED.read_text()) or []
     return [Planted(**entry) for entry in entries]

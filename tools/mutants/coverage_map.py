@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS results (mutant TEXT PRIMARY KEY, failed TEXT, tests 
 """
 
 WAITING_SHARE = 4
-"""A test that waits for other processes counts with so much less than the time that passes, which `forks` allows for."""
+"""Divides the wall time of a test that waits for other processes; `forks` allows for the difference."""
 
 
 class Recorder:
@@ -104,14 +104,14 @@ class CoverageMap:
         self.database.execute("PRAGMA synchronous = OFF")  # it can be collected again
         self.database.executescript(SCHEMA)
         self.hashes: dict[str, str] = {}
-        """Of test files as they are now, as far as they were looked at."""
+        """Hashes of the present text of test files, by path; filled by `hash_now`."""
         self.seconds: dict[str, float] = {}
-        """Of the tests that are known and pass, by name."""
+        """Durations of the recorded tests that passed, by name."""
         self._names: dict[str, list[str]] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Read which tests are known."""
+        """Read the names of the recorded tests, and the durations of those that passed."""
         self._names.clear()
         self.seconds.clear()
         query = "SELECT file, name, seconds, passed FROM tests ORDER BY name"
@@ -186,7 +186,7 @@ class CoverageMap:
     # --- results ----------------------------------------------------------------------------------------------
 
     def result(self, mutant: str, tests: Sequence[str]) -> str | None:
-        """Return the test that noticed a mutant, empty for none, or None if that is not known of tests as they are now."""
+        """Return the test that noticed a mutant, empty if it survived; None if it was not tried with the present tests."""
         row = self.database.execute(
             "SELECT failed, tests FROM results WHERE mutant = ?", (mutant,)
         ).fetchone()

@@ -284,7 +284,7 @@ def _error_code(place: Place) -> Iterator[Change]:
 
 
 def _like_named(place: Place) -> Iterator[Change]:
-    """Another name of the same kind that the function, or its module of the same object, has."""
+    """Replace a parameter by another of the same kind, or an attribute by another that the module reads from the object."""
     called = {id(node.func) for node in place.expressions if isinstance(node, ast.Call)}
     for node in place.expressions:
         kind = _kind(node)

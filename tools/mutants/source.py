@@ -63,7 +63,7 @@ class Source:
 
     @cached_property
     def attributes(self) -> dict[str, set[str]]:
-        """Attributes that the module takes of each object, but methods, by the text of the expression that gives it."""
+        """Attributes that the module reads from each object, except methods, by the text of the object's expression."""
         names: dict[str, set[str]] = {}
         nodes = list(ast.walk(self.tree))
         called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}

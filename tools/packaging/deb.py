@@ -108,7 +108,7 @@ def _install(wheel: Path, checkout: Path, tree: Path) -> None:
         "direct_url.json",
         "INSTALLER",
         "REQUESTED",
-    ):  # of pip, with paths that are no more
+    ):  # written by pip, with paths of the build
         for file in packages.glob(f"*.dist-info/{name}"):
             file.unlink()
     compileall.compile_dir(

@@ -110,7 +110,7 @@ def go(source: Path, work: Path) -> str:
 
 
 def formula(source: Path, work: Path) -> str:
-    """Write the formula of Homebrew, with the sum of the source archive."""
+    """Write the formula for Homebrew, with the checksum of the source archive."""
     archive = built("sdist", source, work / "formula")
     target = work / "barnabas.rb"
     target.write_text(

@@ -89,7 +89,7 @@ def parts(source: Path, out: Path) -> None:
 
 
 def sums(out: Path) -> str:
-    """Return the sums of all files, as sha256sum writes them."""
+    """Return the SHA-256 checksums of all files, in the format of sha256sum."""
     files = sorted(path for path in out.iterdir() if path.name != SUMS)
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
 

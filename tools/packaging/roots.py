@@ -51,7 +51,7 @@ def enter_namespace(module: str) -> None:
 
 
 def base(suite: str, packages: Sequence[str]) -> Path:
-    """Return a directory with the smallest Debian and packages; makes it at the first time."""
+    """Return a directory with the smallest Debian and these packages, created on first use."""
     directory = KEPT / "-".join((suite, *sorted(packages)))
     if not directory.exists():
         print(f"making {directory}", file=sys.stderr, flush=True)
@@ -101,7 +101,7 @@ class Root:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[Root]:
-    """Give a copy of a Debian, that is in memory as far as it is changed; in a namespace of mounts."""
+    """Yield a copy of a Debian with its changes in memory. Needs a namespace of mounts."""
     work = Path(tempfile.mkdtemp(prefix="barnabas-root-"))
     try:
         _mount("-t", "tmpfs", "tmpfs", work)

@@ -1,4 +1,4 @@
-"""`python -m tools.packaging.trial [wheels] [deb] [container]`: install the files in dist/ where nothing is, and serve.
+"""`python -m tools.packaging.trial [wheels] [deb] [container]`: install the files in dist/ on bare systems, and serve.
 
 The rule: each file is installed as by its user, without a compiler; stock clients send and read records.
 """

@@ -1,7 +1,7 @@
 """Toolchains for the clients: what `run` does before the client's own program takes over.
 
-The rule: versions are pinned by a file in the client's directory; what that file brings goes to
-`.tools/clients/<name>/`, is made again when the file changes, and is otherwise left alone.
+The rule: versions are pinned by a file in the client's directory; its packages are installed below
+`.tools/clients/<name>/`, and again only after a change of the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SetupError(Exception):
 
 
 class Client:
-    """One client's directory, and its place for what is installed."""
+    """A client's directory, and the directory of its installed packages."""
 
     def __init__(self, run_file: str) -> None:
         self.source = Path(run_file).resolve().parent
@@ -70,7 +70,7 @@ class Client:
         stamp.write_text(digest.hexdigest())
 
     def call(self, *command: str | Path, cwd: Path | None = None, **environment: str) -> str:
-        """Run a build step; returns its output. Raises SetupError with the end of what it said."""
+        """Run a build step; returns its output. Raises SetupError with the end of the output."""
         try:
             done = subprocess.run(
                 [str(part) for part in command],
@@ -91,7 +91,7 @@ class Client:
 
 
 def need(program: str, how: str) -> str:
-    """The path of a program. Raises SetupError when it is not there."""
+    """Return the path of a program. Raises SetupError if it is missing."""
     path = shutil.which(program)
     if not path:
         raise SetupError(f"{program} is missing; install {how}")
@@ -198,7 +198,7 @@ def system_python(program: str) -> tuple[list[str], dict[str, str]]:
 
 
 def debian(program: str, package: str) -> None:
-    """Install a Debian package for a program that is not there; only root can. Raises SetupError."""
+    """Install the Debian package of a missing program, which needs root. Raises SetupError."""
     if shutil.which(program):
         return
     if os.geteuid() or not shutil.which("apt-get"):

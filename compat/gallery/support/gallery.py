@@ -1,4 +1,4 @@
-"""Shared parts of the gallery's Python programs: the broker's address, its control API, and words for what was seen."""
+"""Shared parts of the gallery's Python programs: the broker's address, its control API, and the verdicts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def requests(api: str, **query: Any) -> list[dict[str, Any]]:
 
 
 def shown(text: str) -> NoReturn:
-    """The bug is there."""
+    """Report the bug, with an observation, and end the program."""
     _end("SHOWN", text)
 
 
 def not_shown(text: str) -> NoReturn:
-    """The client does what it should."""
+    """Report correct behaviour, with an observation, and end the program."""
     _end("NOT SHOWN", text)
 
 

@@ -1,4 +1,4 @@
-"""Every attack, by what it goes at; importing this fills the table."""
+"""Every attack, by its target; importing this package fills the table."""
 
 from compat.hostile.attack import ATTACKS
 from compat.hostile.attacks import connections, fetching, frames, groups, metrics, pipelining, records, topics

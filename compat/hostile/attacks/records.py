@@ -38,7 +38,7 @@ def produced(target: Target, topic: str, data: bytes, magic: int = 2) -> int | N
 def again_and_again(
     target: Target, topic: str, data: list[bytes], magic: int, allowed: frozenset[int]
 ) -> None:
-    """Produce each of them at least once, and go on while there is time."""
+    """Produce each batch at least once, and repeat them while there is time."""
     target.create_topics([topic])
     target.begin()
     while True:
@@ -53,7 +53,7 @@ def again_and_again(
 
 
 def add_bombs() -> None:
-    """A row for each codec and format: one huge record, and very many that are empty."""
+    """Add rows for each codec and format: one huge record, and very many empty ones."""
     for magic in (0, 1, 2):
         for name, codec in CODECS.items():
             if (codec == ZSTD and magic < 2) or (codec == LZ4 and magic == 0):

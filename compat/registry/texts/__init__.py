@@ -1,1 +1,1 @@
-"""Texts of schemas, and what the libraries that others use make of them."""
+"""Texts of schemas, and the verdicts of the libraries of other registries on them."""

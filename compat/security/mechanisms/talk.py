@@ -1,4 +1,4 @@
-"""One connection to a broker, and everything that its client gets to see: answers, silence, and the end.
+"""One connection to a broker, and everything that its client sees: responses, timeouts, and the end.
 
 The rule: what is sent may be anything. What comes back is noted by label: an answer's fields, when it came (at once, or
 only after the time that a failed login waits), or that the connection was closed.
@@ -140,14 +140,14 @@ class Talk:
         return values
 
     def works(self, label: str = "a request") -> bool:
-        """Ask for something that is answered after a login only; note and return whether it was."""
+        """Send a request that needs a login; records and returns whether it was answered."""
         begun = self.send("FindCoordinator", 0, {"Key": "g"})
         answer = self._frame(TIMEOUT_S)
         self.note(label, {"answer": "there" if isinstance(answer, bytes) else answer, **self._when(begun)})
         return isinstance(answer, bytes)
 
     def ends(self, label: str = "then") -> None:
-        """Note whether the broker closes the connection, and whether at once."""
+        """Record whether the broker closes the connection, and whether immediately."""
         begun = time.monotonic()
         answer = self._frame(SILENCE_S)
         what = answer if isinstance(answer, str) else {"more": answer[:6]}  # id and error code
@@ -160,7 +160,7 @@ class Talk:
         self.note("principal", {name: answer[name] for name in fields} if answer else CLOSED)
 
     def ask_quietly(self, api: str, version: int, values: Values) -> Values | None:
-        """Ask without noting anything."""
+        """Send a request without recording the response."""
         begun = self.send(api, version, values)
         kept = dict(self.notes)
         answer = self.answer("", api, version, begun)
@@ -177,7 +177,7 @@ class Talk:
         return {"when": "late" if time.monotonic() - begun > LATE_S else "at once"}
 
     def _frame(self, seconds: float) -> bytes | str:
-        """The next frame, or that there is none."""
+        """Return the next frame, or a text if there is none."""
         give_up = time.monotonic() + seconds
         while True:
             received = self._received

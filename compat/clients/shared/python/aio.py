@@ -147,7 +147,7 @@ for _codec in ("none", "gzip", "snappy", "lz4", "zstd"):
 
 
 class Member:
-    """A consumer of a group that reads in a task of its own."""
+    """A consumer of a group that reads in a separate task."""
 
     def __init__(self, topic: str, group: str, check: Check) -> None:
         self.partitions: set[int] = set()

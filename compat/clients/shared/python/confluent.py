@@ -34,7 +34,7 @@ VERSION = tuple(map(int, confluent_kafka.libversion()[0].split(".")[:2]))
 LACKS = {}
 if VERSION < (2, 10):
     LACKS["consume-group-848"] = "librdkafka knows KIP-848 since 2.10"
-# What a partition answers while it has no leader yet, or the client has not heard of it.
+# Errors of a partition without a leader, or with a leader that the client does not know yet.
 NOT_YET = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -263,7 +263,7 @@ class OpenProducer:
 
 
 class LastingMember(Member):
-    """A member that outlives its broker: that the connections are down for a while is told, but no error."""
+    """A member that outlives its broker: the client may report broken connections, but no other error."""
 
     def poll(self) -> Iterable[tuple[object, ...]]:
         messages = consume(self.consumer, seconds=0.2)

@@ -51,7 +51,7 @@ TIME_ZERO_MS = 1_700_000_000_000
 
 
 class SkipCaseError(Exception):
-    """The case cannot be asked of this client; the message says why."""
+    """The case does not apply to this client; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def records(first: int, last: int) -> Iterator[Record]:
 
 @dataclass
 class Check:
-    """Records that were read, checked as they come; `finish` says whether they are those that were written."""
+    """Checks records as they are read; `finish` checks that they are those that were written."""
 
     headers: bool = True
     placed: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Check:
         return self.numbers.issuperset(numbers)
 
     def finish(self, expected: Iterable[int], *, repeats: bool = False) -> None:
-        """Each wanted number is at one offset, nothing else is there, order and partitions are right."""
+        """Check that each expected number has one offset, with no other records, in the right order and partitions."""
         numbers = set(expected)
         missing = sorted(numbers - self.numbers)
         assert not missing, (
@@ -145,7 +145,7 @@ class Check:
 
 
 def until(condition: Callable[[], bool], step: Callable[[], object], what: str, seconds: float = 40) -> None:
-    """Repeat `step` until `condition` holds; AssertionError with `what` when it does not in time."""
+    """Repeat `step` until `condition` holds. Raises AssertionError with `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
@@ -178,7 +178,7 @@ class Cases:
         self.bootstrap = ""
 
     def topic(self, case: str) -> str:
-        """A topic (or group) name that no other run uses."""
+        """Return a topic (or group) name that no other run uses."""
         return f"compat-{self.client}-{case}-{self._suffix}"
 
     def case(self, name: str) -> Callable[[Callable[[], str | None]], Callable[[], str | None]]:
@@ -244,10 +244,10 @@ class GroupMember(Protocol):
     """A consumer of a group as the scenario below needs it; used by one thread only."""
 
     def poll(self) -> Iterable[tuple[int, int, bytes | None, bytes | None, Headers]]:
-        """Records that came within a moment: partition, offset, key, value, headers."""
+        """Return the records of a short poll: partition, offset, key, value, headers."""
 
     def assigned(self) -> set[int]:
-        """The partitions that this member has now."""
+        """Return the partitions currently assigned to this member."""
 
     def close(self) -> None:
         """Commit what was read and leave the group."""
@@ -295,7 +295,7 @@ class _Running(threading.Thread):
 def share_topic_in_group(
     open_member: Callable[[], GroupMember], produce: Callable[[int, int], object], *, headers: bool = True
 ) -> str:
-    """The case consume-group: one member, then two, then one; each time something to read."""
+    """Run the case consume-group: one member, then two, then one, with records to read each time; returns its detail."""
     check, lock = Check(headers), threading.Lock()
     everything = set(range(PARTITIONS))
     produce(0, 1000)
@@ -332,7 +332,7 @@ def share_topic_in_group(
 
 
 def restart_broker(how: str) -> None:
-    """Have the broker stopped by SIGTERM (`term`) or SIGKILL (`kill`) and started again; returns when it serves.
+    """Stop the broker by SIGTERM (`term`) or SIGKILL (`kill`) and start it again; returns when it serves.
 
     Raises SkipCaseError without a command for it, AssertionError when it does not work.
     """
@@ -344,7 +344,7 @@ def restart_broker(how: str) -> None:
 
 
 class OpenProducer(Protocol):
-    """A producer that stays open over the broker's restart, with one request at a time under way."""
+    """A producer that stays open over the broker's restart, with one request in flight."""
 
     def send(self, first: int, last: int) -> None:
         """Send records first...last-1 and wait until each is acknowledged."""
@@ -386,14 +386,14 @@ def outlive_broker(
 
 
 class _Follower:
-    """The member that stays: it reads all there is, before and after."""
+    """The member that stays open: it reads all records, before and after the restart."""
 
     def __init__(self, open_member: Callable[[], GroupMember], headers: bool) -> None:
         self.check = Check(headers)
         self.member = _Running("the member that stays", open_member, self.check, threading.Lock())
 
     def reach(self, goal: int) -> None:
-        """Wait until it has read so many records, each at least once."""
+        """Wait until it has read `goal` distinct records."""
         until(lambda: self.check.has(range(goal)), self._step, f"the member that stays reads {goal} records")
         self.check.finish(range(goal), repeats=True)
 

@@ -194,7 +194,7 @@ class OpenProducer:
 
 
 class LastingMember(Member):
-    """A member that outlives its broker: in the meantime `poll` may raise errors that it says one may retry."""
+    """A member that outlives its broker: `poll` may raise errors that are marked as retriable meanwhile."""
 
     def poll(self) -> list[tuple[object, ...]]:
         try:

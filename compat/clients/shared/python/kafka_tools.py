@@ -1,6 +1,6 @@
-"""Kafka's command line tools: what a person types into a shell, one JVM for each call.
+"""Kafka's command line tools, called as from a shell, with a JVM for each call.
 
-The rule: whatever is checked was printed by the tools; nothing else here talks to the broker.
+The rule: only output of the tools is checked; nothing else here connects to the broker.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ numbers = itertools.count(1)
 
 
 class ToolError(Exception):
-    """A tool ended with another code than 0; the message is what it said."""
+    """A tool ended with another exit code than 0; the message is its output."""
 
 
 def with_broker(name: str, *arguments: str) -> list[str]:
-    """The arguments of a tool, with those that say where the broker is."""
+    """Return the arguments of a tool, with the broker's address."""
     broker = ["--bootstrap-server", cases.bootstrap]
     if PROPERTIES:
         broker += ["--command-config", PROPERTIES]
@@ -99,7 +99,7 @@ def create(topic: str) -> str:
 
 
 def produce(topic: str, first: int, last: int, *options: str) -> None:
-    """One call of the console producer; it ends when everything is acknowledged, and says so when it is not."""
+    """Run the console producer, which ends when all records are acknowledged. Raises ToolError if some are not."""
     text = HEADERS.encode()
     lines = (text + b"\t" + record.key + b"\t" + record.value for record in records(first, last))
     reader = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
@@ -126,12 +126,12 @@ def is_record(line: str) -> bool:
 
 
 def read(topic: str, count: int, *options: str) -> Check:
-    """One call of the console consumer that reads so many records."""
+    """Run the console consumer for `count` records; returns their check."""
     return read_more(Check(headers=False), topic, count, "--from-beginning", *options)
 
 
 def read_more(check: Check, topic: str, count: int, *options: str) -> Check:
-    if "--group" not in options:  # the tool's own name for it may be nobody's to use
+    if "--group" not in options:  # the tool's own group name may be unauthorized
         options = (*options, "--group", f"{topic}-{next(numbers)}")
     output = tool(
         "console-consumer",
@@ -184,7 +184,7 @@ for _codec in ("none", "gzip", "snappy", "lz4", "zstd"):
 
 
 class Member:
-    """A console consumer of a group. What it has assigned the broker knows: kafka-consumer-groups prints it."""
+    """A console consumer of a group. Its assignment is read from the broker by kafka-consumer-groups."""
 
     def __init__(self, topic: str, group: str, *options: str) -> None:
         self.group = group
@@ -274,7 +274,7 @@ def commit_resume() -> str:
 
 
 class EachTimeAProducer:
-    """The console producer ends with its input; what it was given is acknowledged when it ends with 0."""
+    """The console producer ends with its input; its records are acknowledged if the exit code is 0."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -408,7 +408,7 @@ def _change_configs(topic: str) -> None:
 
 
 def _reassign(topic: str) -> None:
-    """Replicas that are where they should be: the tools ask, are told so, and change nothing."""
+    """Run a reassignment to the present replicas: the tools must report it as complete, and change nothing."""
     plan = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": ["any"]}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"version": 1, "partitions": [plan]}, file)

@@ -1,6 +1,6 @@
 """kcat, Debian's build on librdkafka 2.0.2: the command line as its manual shows it.
 
-The rule: whatever is checked was printed by kcat; nothing else here talks to the broker.
+The rule: only output of kcat is checked; nothing else here connects to the broker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def connection() -> list[str]:
 
 
 def kcat(*arguments: str, lines: Iterable[bytes] = ()) -> bytes:
-    """Run kcat to its end with these lines as input. AssertionError with what it says when it fails."""
+    """Run kcat with these lines as input; returns its output. Raises AssertionError with its messages if it fails."""
     done = subprocess.run(
         ["kcat", *connection(), *arguments],
         input=b"".join(line + b"\n" for line in lines),
@@ -68,7 +68,7 @@ def metadata(topic: str) -> list[dict[str, object]]:
 
 
 def create(topic: str) -> str:
-    """Let the broker create the topic: asking for it with a producer's handle does."""
+    """Let the broker create the topic, by a metadata request of a producer."""
     partitions: list[dict[str, object]] = []
 
     def look() -> None:
@@ -216,7 +216,7 @@ def commit_resume() -> str:
 
 
 class EachTimeAProducer:
-    """kcat ends with its input; what it says is acknowledged is so when it ends."""
+    """kcat ends with its input, after all records are acknowledged."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic

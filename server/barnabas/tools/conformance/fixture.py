@@ -76,7 +76,7 @@ class Fixture:
     topic_id: bytes = bytes(16)
     topic_problem: str = "not made yet"
     unknown: str = ""
-    """A name of nothing; this broker coordinates the group of this name."""
+    """A name of no existing topic or group; this broker coordinates the group."""
     unknown_transaction: str = ""
     """A transactional id that no producer has, which this broker coordinates."""
     groups: set[str] = field(default_factory=set)
@@ -164,7 +164,7 @@ def _node_at(endpoint: Endpoint, brokers: Sequence[Any]) -> int:
 
 
 async def _drop_versions_for_show(fixture: Fixture) -> None:
-    """Leave out versions of Produce that are advertised for old clients' sake and not served (KIP-896)."""
+    """Remove versions of Produce that are only advertised for old clients, and not served (KIP-896)."""
     low, high = fixture.versions.get(PRODUCE, (0, -1))
     if low >= FIRST_PRODUCE_4 or high < LAST_PRODUCE_4:
         return
@@ -269,7 +269,7 @@ async def make_topic(
 
 
 async def _is_led(wire: Wire, fixture: Fixture, name: str, partitions: int) -> bool:
-    """Return whether the leaders serve: a broker may know of itself as leader a moment before it is."""
+    """Return whether the leaders serve: the metadata may name a leader shortly before it serves."""
     if not fixture.serves("ListOffsets"):
         return True
     version = fixture.newest("ListOffsets")

@@ -149,7 +149,7 @@ def as_junit(fixture: Fixture, results: Sequence[Result]) -> str:
 
 
 def _xml_text(text: str) -> str:
-    """Without the characters that XML cannot hold."""
+    """Return a text without the characters that XML does not allow."""
     return "".join(character if character in "\t\n" or character >= " " else "?" for character in text)
 
 

@@ -47,7 +47,7 @@ class Trial:
 
     @property
     def unknown(self) -> str:
-        """A name of a topic or group that is nowhere; this broker coordinates the group."""
+        """A name of no existing topic or group; this broker coordinates the group."""
         return self.fixture.unknown
 
     @property

@@ -18,7 +18,7 @@ MANY = 200
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Return the cases of this module."""
     yield from described(
         "connections",
         "protocol guide",

@@ -26,7 +26,7 @@ WAIT_MS = 15_000
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Return the cases of this module."""
     yield from described(
         "fetching",
         "KIP-74",

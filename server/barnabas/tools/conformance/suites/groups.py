@@ -21,7 +21,7 @@ REBALANCES = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Return the cases of this module."""
     classic = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
     yield from described(
         "classic groups",

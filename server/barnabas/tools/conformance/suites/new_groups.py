@@ -19,7 +19,7 @@ GROUP_TYPE = 32
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Return the cases of this module."""
     new = ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "FindCoordinator")
     yield from described(
         "consumer groups",

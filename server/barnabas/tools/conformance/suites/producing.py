@@ -32,7 +32,7 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Return the cases of this module."""
     yield case(
         "producing/offsets",
         "Records get offsets one after the other, from 0 on.",

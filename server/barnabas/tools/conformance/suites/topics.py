@@ -18,7 +18,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Return the cases of this module."""
     yield case(
         "topics/made, grown and removed",
         "A topic is there once it is made, grows, and is gone once it is removed.",

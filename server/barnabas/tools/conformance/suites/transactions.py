@@ -34,7 +34,7 @@ V2 = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """Return the cases of this module."""
     apis = (
         "Produce",
         "Fetch",

@@ -11,7 +11,7 @@ from barnabas.tools.conformance.trial import Trial
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_quotas(), *_scram(), *_acls(), *_tokens(), *_logins(), *_telemetry()]
 
 

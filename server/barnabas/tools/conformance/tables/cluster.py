@@ -10,7 +10,7 @@ NO_OPERATIONS = -(2**31)
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_api_versions(), *_cluster(), *_features(), *_quorum()]
 
 

@@ -12,7 +12,7 @@ TIMEOUT_MS = 10_000
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [
         *_coordinators(),
         *_members(),

@@ -12,7 +12,7 @@ from barnabas.tools.conformance.trial import Trial
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_list_offsets(), *_epochs(), *_producers()]
 
 

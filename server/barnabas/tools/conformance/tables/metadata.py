@@ -13,7 +13,7 @@ LONGEST = "n" * 249
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_metadata(), *_topic_partitions()]
 
 

@@ -20,7 +20,7 @@ FETCH_TOP_LEVEL = 7
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_produce(), *_fetch(), *_list_offsets(), *_others()]
 
 

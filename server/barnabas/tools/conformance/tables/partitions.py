@@ -9,7 +9,7 @@ from barnabas.tools.conformance.trial import Trial
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_delete_records(), *_leaders()]
 
 

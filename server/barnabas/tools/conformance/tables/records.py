@@ -18,7 +18,7 @@ NEWER_EPOCH = 1_000_000
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_produce(), *_fetch()]
 
 

@@ -13,7 +13,7 @@ SET, DELETE, APPEND = 0, 1, 2
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_describe(), *_alter(), *_resources()]
 
 

@@ -12,7 +12,7 @@ LONGEST = "n" * 249
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_create(), *_delete(), *_grow()]
 
 

@@ -13,7 +13,7 @@ TIMEOUT_MS = 30_000
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return the rows of this module."""
     return [*_init(), *_in_transactions(), *_described()]
 
 
