@@ -52,6 +52,8 @@ class MetadataLeader:
         self.hidden = 0
         """Number of the last records that are not committed."""
         self.fetch_error = 0
+        self.lost_offsets = 0
+        """So many answers to requests for the first offset are lost."""
         self.lost_answers = 0
         """Number of next Produce responses to lose, after the append."""
         self.append_errors: list[int] = []
@@ -109,6 +111,9 @@ class MetadataLeader:
                 return FetchResponse(responses=[named])
             case ListOffsetsRequest():
                 (asked,) = request.topics[0].partitions
+                if self.lost_offsets and asked.timestamp != LATEST:
+                    self.lost_offsets -= 1
+                    raise PeerUnavailableError("the connection is lost")
                 committed = self.end - self.hidden if asked.partition_index == INDEX else 0
                 offset = committed if asked.timestamp == LATEST else self.start
                 answer = ListOffsetsResponse.ListOffsetsPartitionResponse(

@@ -103,9 +103,10 @@ class History:
 
     def _segment(self) -> RemoteSegment:
         random = self.random
-        if random.random() < 0.3:  # another leader, which may begin again at an earlier offset
-            self.epoch += random.choice((0, 1, 1, 2))
-            self.offset = max(0, self.offset - random.choice((0, 0, 5, 10, 25)))
+        if random.random() < 0.5:  # another leader, or the same one, may begin again at an earlier offset
+            self.epoch += random.choice((0, 0, 0, 1, 2))
+            starts = [segment.start_offset for segment in [*self.segments.values()][-4:]]
+            self.offset = random.choice((max(0, self.offset - random.choice((0, 5, 10, 25))), *starts))
         start = self.offset
         epochs = [(self.epoch, start)]
         offset = start

@@ -37,6 +37,7 @@ NEAR = {
         "unit/handlers/test_tiered_followers.py", "unit/log/test_tiered.py",
     ),
     "coordinators/share": ("unit/handlers/test_dead_letters.py",),
+    "coordinators/transactions": ("unit/handlers/test_transaction_patterns.py",),
     "registry": ("e2e/test_registry.py",),
     "pipeline/formats": (
         "pipeline/test_any_record.py", "pipeline/test_decode.py", "pipeline/test_format_avro.py",

@@ -51,9 +51,18 @@ class Model:
 def test_lineage_answers_as_the_model(run) -> None:
     history, segments, model = History(drawing(run)), PartitionSegments(), Model()
     for _ in range(60):
-        segment = segments.apply(history.next())
+        segment = segments.apply(record := history.next())
+        assert segment.custom_metadata == record.custom_metadata
         history.applied(segment)
         model.apply(segment)
+        assert segments.with_transactions() == sorted(
+            (
+                each
+                for each in model.segments.values()
+                if each.state is FINISHED and not each.is_transaction_index_empty
+            ),
+            key=lambda each: each.start_offset,
+        )
     everything = list(model.segments.values())
     assert sorted(everything, key=repr) == sorted(segments.segments(), key=repr)
     assert segments.size() == sum(segment.size for segment in everything if segment.state is FINISHED)
@@ -63,5 +72,15 @@ def test_lineage_answers_as_the_model(run) -> None:
         assert segments.highest_offset(epoch) == model.highest.get(epoch)
         listed = {segment.segment_id for segment in everything if epoch in dict(segment.leader_epochs)}
         assert {segment.segment_id for segment in segments.segments(epoch)} == listed
+        sizes = [each.size for each in everything if each.state is FINISHED and each.segment_id in listed]
+        assert segments.size((epoch, epoch)) == sum(sizes)
         for offset in range(history.offset + 2):
-            assert segments.segment_for(epoch, offset) == model.segment_for(epoch, offset), (epoch, offset)
+            segment = model.segment_for(epoch, offset)
+            assert segments.segment_for(epoch, offset) == segment, (epoch, offset)
+            while segment is not None and segment.is_transaction_index_empty:
+                segment = model.segment_for(epoch, segment.end_offset + 1)
+            assert segments.next_with_transactions(epoch, offset) == segment
+    segments.clear()
+    assert [segments.highest_offset(epoch) for epoch in range(history.epoch + 1)] == [None] * (
+        history.epoch + 1
+    )

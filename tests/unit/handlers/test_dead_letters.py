@@ -124,14 +124,11 @@ async def test_lost_lock_of_the_last_delivery_is_written(tmp_path):
 async def test_original_is_copied_if_the_group_asks_for_it(tmp_path):
     async with broker_to_ask(tmp_path, {**SETTINGS, "kafka.version": "4.4", **AUTO}) as asked:
         group = await group_of(asked, **{f"{QUEUE}copy.record.enable": "true"})
+        await group.produce(b"d")  # a batch of its own
         await group.fetch(0, 0)
-        await group.say(1, 0, acks=[(0, 2, REJECT)])
-        contents = await letters(asked, 3)
-        assert [(letter.key, letter.value) for letter in contents] == [
-            (b"k", b"a"),
-            (b"k", b"b"),
-            (b"k", b"c"),
-        ]
+        await group.say(1, 0, acks=[(0, 3, REJECT)])
+        contents = [(letter.key, letter.value) for letter in await letters(asked, 4)]
+        assert contents == [(b"k", value) for value in (b"a", b"b", b"c", b"d")]
 
 
 async def test_large_originals_go_in_batches_or_as_headers_alone(tmp_path):

@@ -13,9 +13,10 @@ IDS = ("orders-1", "orders-2", "refunds")
 @pytest.fixture
 async def ask(tmp_path):
     async with broker_to_ask(tmp_path, {"transaction.state.log.num.partitions": "2"}) as asked:
-        for name in IDS:
+        for number, name in enumerate(IDS):
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1_000)
-            assert (await asked(request, 4)).error_code == 0
+            response = await asked(request, 4)
+            assert (response.error_code, response.producer_id) == (0, number)
         yield asked
 
 

@@ -59,6 +59,16 @@ def test_clean_shutdown_file_exists_only_while_stopped(broker):
     assert not mark.exists()
 
 
+@pytest.mark.parametrize(("epochs", "expected"), [((7, 7), 7), ((7, 8), -1), ((7, None), -1)])
+def test_broker_epoch_is_that_of_all_clean_shutdown_marks(tmp_path, epochs, expected):
+    broker = Broker(tmp_path / "one", tmp_path / "two")
+    broker.manager.broker_epoch = 7
+    broker.manager.close()
+    mark = Path(broker.dirs[1], names.CLEAN_SHUTDOWN)
+    mark.unlink() if epochs[1] is None else mark.write_text(mark.read_text().replace("7", str(epochs[1])))
+    assert broker.start().previous_broker_epoch == expected
+
+
 def test_dir_of_a_zookeeper_cluster_opens_in_kafka(broker):
     """Kafka 3.9 with ZooKeeper refuses version 1; with KRaft, as a broker that is alone, it has no other."""
     path = Path(broker.dirs[0], "meta.properties")

@@ -222,11 +222,14 @@ def test_a_log_can_begin_anew_at_an_offset(broker, log):
     assert broker.log().epochs.entries == [(3, 500)]
 
 
-def test_a_segment_is_rolled_when_its_records_are_too_old(tmp_path):
-    log = Broker(tmp_path, segment_ms=1_000).log()
-    append(log, batch(b"a", timestamp=NOW_MS))
-    append(log, batch(b"b", timestamp=NOW_MS + 1_000))
-    assert len(log.segments) == 1
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_segment_is_rolled_when_its_records_are_too_old(tmp_path, is_clean):
+    broker = Broker(tmp_path, segment_ms=1_000)
+    append(broker.log(), batch(b"a", timestamp=NOW_MS))
+    append(broker.log(), batch(b"b", timestamp=NOW_MS + 1_000))
+    assert len(broker.log().segments) == 1
+    broker.restart(clean=is_clean)
+    log = broker.log()
     append(log, batch(b"c", timestamp=NOW_MS + 1_001))
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 

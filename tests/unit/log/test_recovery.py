@@ -18,7 +18,7 @@ def name(base: int, rest: str) -> str:
 
 def test_deleted_and_unfinished_files_are_rubbish():
     rubbish = [
-        name(0, ".log.deleted"), name(7, ".snapshot.deleted"), name(3, ".log.cleaned"), "x.tmp",
+        name(0, ".log.deleted"), name(7, ".snapshot.deleted"), name(5, ".log.cleaned"), name(3, ".log.cleaned"), "x.tmp",
         name(3, ".log.swap"), name(9, ".index.swap"),
     ]  # fmt: skip
     kept = [name(2, ".log.swap"), name(0, ".log"), "leader-epoch-checkpoint", "partition.metadata"]

@@ -1,4 +1,4 @@
-"""Which remote segment holds an offset, and what is left of those that none reads."""
+"""Records of remote segments that the lineage refuses; property/tiered tests those that it applies."""
 
 import pytest
 
@@ -13,96 +13,6 @@ DELETING, DELETED = SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED
 @pytest.fixture
 def segments() -> PartitionSegments:
     return PartitionSegments()
-
-
-def copied(segments, *args, **options):
-    segment = segments.apply(remote_segment(*args, **options))
-    return segments.apply(update(segment, FINISHED))
-
-
-def test_segment_is_read_once_its_copy_is_finished(segments) -> None:
-    segment = segments.apply(remote_segment(10, 19))
-    assert segments.segment_for(0, 10) is None
-    assert segments.highest_offset(0) is None
-    assert segments.segments(0) == segments.segments() == segments.unreferenced() == [segment]
-    finished = segments.apply(update(segment, FINISHED, b"custom"))
-    assert finished.custom_metadata == b"custom"
-    assert [segments.segment_for(0, offset) for offset in (9, 10, 19, 20)] == [None, finished, finished, None]
-    assert segments.segment_for(1, 10) is None
-    assert segments.highest_offset(0) == 19
-    assert segments.unreferenced() == []
-
-
-def test_segment_of_several_epochs_is_clipped_to_each(segments) -> None:
-    segment = copied(segments, 0, 29, ((1, 0), (3, 10), (4, 20)))
-    held = {
-        (epoch, offset) for epoch in range(6) for offset in range(40) if segments.segment_for(epoch, offset)
-    }
-    assert held == {
-        *((1, offset) for offset in range(10)),
-        *((3, offset) for offset in range(10, 20)),
-        *((4, offset) for offset in range(20, 30)),
-    }
-    assert [segments.highest_offset(epoch) for epoch in range(5)] == [None, 9, None, 19, 29]
-    assert segments.segments(3) == [segment]
-
-
-def test_deleted_segment_is_gone_and_highest_offset_stays(segments) -> None:
-    segment = copied(segments, 0, 9)
-    deleting = segments.apply(update(segment, DELETING))
-    assert segments.segment_for(0, 5) is None
-    assert segments.segments(0) == segments.unreferenced() == [deleting]
-    segments.apply(update(segment, DELETED))
-    assert segments.segments(0) == segments.segments() == []
-    assert segments.get(segment.segment_id) is None
-    assert segments.highest_offset(0) == 9
-
-
-def test_copy_that_reaches_further_replaces_the_earlier(segments) -> None:
-    first = copied(segments, 0, 9, number=1)
-    second = copied(segments, 10, 19, number=2)
-    wider = copied(segments, 0, 30, number=3)
-    assert segments.segment_for(0, 15) == wider
-    assert segments.unreferenced() == [first, second]
-    assert segments.segments(0) == [wider, first, second]
-
-
-def test_shorter_copy_with_the_same_start_leaves_no_orphan(segments) -> None:
-    longer = copied(segments, 0, 99, number=1)
-    shorter = copied(segments, 0, 49, number=2)
-    assert segments.segment_for(0, 10) == shorter
-    assert segments.segment_for(0, 60) is None
-    assert longer in segments.segments(0)
-    assert segments.unreferenced() == [longer]
-
-
-def test_size_counts_each_copied_segment_once(segments) -> None:
-    copied(segments, 0, 29, ((0, 0), (1, 10)), number=1, size=1000)
-    copied(segments, 30, 39, ((1, 30),), number=2, size=200)
-    segments.apply(remote_segment(40, 49, ((1, 40),), number=3, size=50))
-    assert segments.size() == segments.size((0, 1, 2)) == 1200
-    assert segments.size((0,)) == 1000
-    assert segments.size(()) == 0
-
-
-def test_next_transaction_index_skips_segments_without_one(segments) -> None:
-    copied(segments, 0, 9, number=1, is_transaction_index_empty=True)
-    copied(segments, 10, 19, number=2, is_transaction_index_empty=True)
-    third = copied(segments, 20, 29, number=3)
-    assert segments.next_with_transactions(0, 5) == third
-    assert segments.next_with_transactions(0, 30) is None
-    assert segments.next_with_transactions(1, 5) is None
-
-
-def test_copied_segments_with_transaction_index_are_listed(segments) -> None:
-    copied(segments, 0, 9, number=1, is_transaction_index_empty=True)
-    later = copied(segments, 20, 29, number=2)
-    earlier = copied(segments, 10, 19, number=3)
-    assert segments.with_transactions() == [earlier, later]
-    segments.apply(remote_segment(30, 39, number=4))
-    assert segments.with_transactions() == [earlier, later]
-    segments.clear()
-    assert segments.with_transactions() == []
 
 
 ALLOWED = {(STARTED, FINISHED), (STARTED, DELETING), (FINISHED, FINISHED), (FINISHED, DELETING), (DELETING, DELETING),
@@ -132,6 +42,10 @@ def test_first_record_of_a_segment_starts_its_copy(segments, state) -> None:
     with pytest.raises(UnknownSegmentError):
         segments.apply(update(remote_segment(), state))
     assert segments.segments() == []
+    begun = segments.apply(remote_segment())
+    with pytest.raises(LineageError):
+        segments.apply(remote_segment(state=state))
+    assert segments.segments() == [begun]
 
 
 def test_repeated_start_is_taken_and_late_one_is_refused(segments) -> None:

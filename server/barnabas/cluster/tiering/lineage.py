@@ -63,11 +63,10 @@ def end_of_use(segment: RemoteSegment, offset: int, epochs: LeaderEpochs, log_en
     for epoch, start in entries[number:]:
         if epoch not in of_segment or (end > offset and of_segment[epoch] != start):
             break
-        later = [first for other, first in segment.leader_epochs if other > epoch]
-        end_in_segment = later[0] if later else segment.end_offset + 1
+        end_in_segment = end_in_epoch(segment, epoch) + 1
         end_in_log = epochs.end_offset_for(epoch, log_end_offset)[1]
         end = min(end_in_segment, end_in_log)
-        if end_in_log != end_in_segment or not later:
+        if end_in_log != end_in_segment:
             break
     return max(end, offset)
 
@@ -102,8 +101,7 @@ def first_offset(segments: PartitionSegments, epochs: LeaderEpochs) -> int | Non
 
 def segment_at(segments: PartitionSegments, epochs: LeaderEpochs, offset: int) -> RemoteSegment | None:
     """Return the remote segment that holds an offset of a log, None if no segment does."""
-    epoch = epochs.epoch_at(offset)
-    return segments.segment_for(epoch, offset) if epoch >= 0 else None
+    return segments.segment_for(epochs.epoch_at(offset), offset)
 
 
 def is_read_from(

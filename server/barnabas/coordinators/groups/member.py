@@ -234,10 +234,7 @@ class Members:
     @property
     def longest_rebalance_ms(self) -> int:
         """The longest rebalance timeout; 0 without members."""
-        timeouts = self._timeouts
-        if len(timeouts) == 1:  # nearly always
-            return next(iter(timeouts))
-        return max(timeouts, default=0)
+        return max(self._timeouts, default=0)
 
     def shares(self, protocols: Iterable[str]) -> bool:
         """Return whether all members support one of these protocols."""

@@ -112,7 +112,8 @@ class InFlight:
         """Return the runs that have any of these offsets."""
         if first > last or not self._runs:
             return []
-        return self._runs[self._index(first) : self._index(last) + 1]
+        runs = self._runs[self._index(first) : self._index(last) + 1]
+        return [run for run in runs if run.first <= last and run.last >= first]
 
     def cut(self, first: int, last: int) -> list[Run]:
         """Return the runs of exactly these offsets: runs that extend beyond them are split."""
@@ -120,7 +121,7 @@ class InFlight:
             return []
         self._cut_at(first)
         self._cut_at(last + 1)
-        return [run for run in self.between(first, last) if run.first >= first and run.last <= last]
+        return self.between(first, last)
 
     def drop_before(self, offset: int) -> None:
         """Drop the state of records before `offset`."""

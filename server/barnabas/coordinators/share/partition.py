@@ -210,8 +210,6 @@ class SharePartition:
         """Return the never-delivered run at `position`, or all runs up to the next such run; None at the end."""
         stretch: list[Run] = []
         for run in self.flight.between(position, last):
-            if run.last < position:
-                continue
             if run.state is AVAILABLE and not run.deliveries:
                 return stretch or [run]
             stretch.append(run)

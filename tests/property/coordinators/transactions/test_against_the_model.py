@@ -52,7 +52,8 @@ class Requests(RuleBasedStateMachine):
         """Return one that was issued, often the newest, or a neighbour of it that never was."""
         newest = Named(self.model.id, self.model.epoch) if self.model.epoch != NONE else self.issued[-1]
         former = newest if self.model.former_id == NONE else Named(self.model.former_id, newest.epoch)
-        producer = data.draw(st.sampled_from([newest, newest, newest, former, *self.issued[-4:]]))
+        before = newest._replace(epoch=self.model.last_epoch)
+        producer = data.draw(st.sampled_from([newest, newest, newest, former, before, *self.issued[-4:]]))
         id_step, epoch_step = data.draw(st.sampled_from([(0, 0)] * 6 + [(0, -1), (0, 1), (1, 0), (-1, 0)]))
         return Named(max(producer.id + id_step, 0), min(max(producer.epoch + epoch_step, 0), FENCE_EPOCH))
 

@@ -85,16 +85,19 @@ def test_epochs_that_the_log_has_forgotten_belong_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "epochs",
-    [((2, 0),), ((1, 0), (2, 40)), ((3, 0),)],
-    ids=["epoch the log lacks", "epoch that begins elsewhere", "epoch that ends earlier"],
-)
-def test_segments_of_another_history_are_kept_and_not_counted(epochs) -> None:
+    ("epochs", "next_start"),
+    [
+        (((2, 0),), 100), (((1, 0), (2, 40)), 100), (((1, 0), (3, 40)), 100), (((1, 0), (3, 10)), 100),
+        (((3, 0),), 100), (((1, 0), (3, 20)), 90),
+    ],
+    ids=["lacks it", "lacks the second", "has it earlier", "has it later", "has only its end", "ends it earlier"],
+)  # fmt: skip
+def test_segments_of_another_history_are_kept_and_not_counted(epochs, next_start) -> None:
     segments = [remote_segment(0, 99, epochs, number=1, state=FINISHED)]
-    log = log_of((1, 0), (3, 0), (4, 90), end=400, local_bytes=0)
-    config = LogConfig(retention_bytes=1, retention_ms=-1)
+    log = log_of((1, 5), (3, 20), (4, next_start), start=5, end=400, local_bytes=0)
+    config = LogConfig(retention_bytes=0, retention_ms=-1)
     expiry = plan_expiry(segments, log, config, now_ms=0)
-    assert (numbers(expiry), expiry.log_start_offset) == ([], 0)
+    assert (numbers(expiry), expiry.log_start_offset) == ([], 5)
 
 
 def test_segments_of_another_history_go_with_their_offsets() -> None:

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from barnabas.cluster.tiering.metadata import RefusedRecordError
+from barnabas.cluster.tiering.metadata_log import RETRY_SECONDS
 from barnabas.errors import RequestError
 from barnabas.tiered.metadata import PartitionDelete, PartitionDeleteState, encode
 from barnabas.tiered.segment import SegmentState
@@ -115,10 +116,11 @@ async def test_shorter_log_of_an_unclean_leader_is_read_again(autojump_clock):
 
 async def test_log_that_begins_later_is_read_from_there(autojump_clock):
     leader = MetadataLeader()
-    leader.start = 7
+    leader.start, leader.lost_offsets = 7, 3
     leader.write(SEGMENT, update(SEGMENT, FINISHED))
     async with followed(leader):
         assert states(leader) == [FINISHED]
+        assert trio.current_time() >= 3 * RETRY_SECONDS, "requests that fail are repeated after a pause"
 
 
 async def test_damaged_records_are_passed_over(autojump_clock):

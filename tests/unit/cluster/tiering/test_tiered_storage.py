@@ -73,6 +73,7 @@ async def test_copies_wait_until_their_lag_is_reached(tier, lag, is_copied):
     tier.asked.clock.now_ms += 1000
     await tier.rounds()
     assert (0 in tier.stored()) is is_copied
+    assert [partition.lag_segments for partition in tier.tiered.seen()] == [0]
 
 
 async def test_unflushed_segment_is_not_copied(tier):

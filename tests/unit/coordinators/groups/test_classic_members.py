@@ -73,6 +73,13 @@ def test_who_joins_by_the_classic_protocol_is_what_it_says():
     assert (waiter, answer.generation_id, answer.leader, answer.members) == (77, after.epoch, "", [])
 
 
+def test_returning_static_member_takes_over_its_partitions():
+    world = World(member("i-1", classic=True, instance_id="i", assigned=slots(0)))
+    after = classic_members.join(world.group(), joining(group_instance_id="i"), world.context())
+    assert after is not None
+    assert (after.id, after.instance_id, after.assigned.items() >= slots(0).items()) == ("new", "i", True)
+
+
 @pytest.mark.parametrize(
     ("state", "epoch", "missing", "owner", "must"),
     [

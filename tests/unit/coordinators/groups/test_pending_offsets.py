@@ -37,10 +37,10 @@ def replayed(shard, out, *, loading=False):
         shard.replay(key, value, loading=loading)
 
 
-def pending(shard, *places, at_ms=DELETED_MS, producer_id=PRODUCER):
+def pending(shard, *places, at_ms=DELETED_MS, producer_id=PRODUCER, group_id="g"):
     for place in places:
         value = OffsetCommitValue(offset=10, commit_timestamp=at_ms)
-        shard.replay_commit(CommittedOffset("g", place, value), producer_id)
+        shard.replay_commit(CommittedOffset(group_id, place, value), producer_id)
 
 
 @pytest.mark.parametrize("forget", [group_deleted, offset_deleted, topic_deleted])
@@ -50,9 +50,10 @@ def test_removed_pending_offset_is_not_committed(forget, is_also_committed):
     if is_also_committed:
         committed(shard, "g", PLACE, at_ms=0)
     pending(shard, PLACE)
+    pending(shard, ELSEWHERE, group_id="other")
     forget(shard)
     shard.transaction_ended(PRODUCER, committed=True)
-    assert shard.offsets == {}
+    assert {group_id: {*offsets} for group_id, offsets in shard.offsets.items()} == {"other": {ELSEWHERE}}
     assert shard.exists("g") is (forget is not group_deleted), (
         "a group that lost its last offset is kept empty"
     )

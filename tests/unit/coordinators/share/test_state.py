@@ -120,12 +120,13 @@ def test_a_state_ends_with_a_tombstone() -> None:
 
 def test_snapshots_of_everything_make_the_rest_redundant() -> None:
     coordinator = Coordinator()
-    coordinator.initialize()
-    coordinator.write(StateWrite(0, 0, 0, 0, (StateBatch(5, 9, 2, 1),)))
+    coordinator.initialize(state_epoch=3)
+    coordinator.write(StateWrite(3, 0, 0, 0, (StateBatch(5, 9, 2, 1),)))
     out = Decision()
     coordinator.shard.snapshot([KEY], 4000, out)
     coordinator.log.clear()
     coordinator.apply(out)
+    assert coordinator.shard.states[KEY].snapshot_epoch == 1
     assert coordinator.reloaded().states == coordinator.shard.states
     assert coordinator.read().batches == (StateBatch(5, 9, 2, 1),)
 

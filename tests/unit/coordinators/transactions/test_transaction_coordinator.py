@@ -281,6 +281,7 @@ async def test_who_comes_while_a_transaction_ends_waits_for_that(autojump_clock)
             await trio.sleep(0.3)
             nursery.start_soon(world.coordinator.add_partitions, "x", producer, frozenset({B}), 0)
             await trio.sleep(0.3)
+            assert not world.coordinator.is_open("x", producer, frozenset({A}))
             world.markers.gate.set()
         assert world.state is State.ONGOING
         assert await world.coordinator.verify_partitions("x", producer) == {B}

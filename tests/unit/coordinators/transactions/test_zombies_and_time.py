@@ -44,6 +44,13 @@ def test_a_former_producer_id_may_go_on_with_its_last_epoch():
     assert harness.init(Producer(7, EPOCH_MAX_OF_CLIENTS)) == new
 
 
+def test_repeated_init_before_the_last_epoch_gets_the_last():
+    harness = Harness()
+    harness.put(epoch=EPOCH_MAX_OF_CLIENTS - 1)
+    producer = harness.transaction.producer
+    assert harness.init(producer) == harness.init(producer) == Producer(7, EPOCH_MAX_OF_CLIENTS)
+
+
 def test_foreign_producer_id_is_fenced_in_any_epoch():
     harness, _ = with_a_new_id()
     refused(ErrorCode.PRODUCER_FENCED, harness.init, Producer(8, EPOCH_MAX_OF_CLIENTS))
