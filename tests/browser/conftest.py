@@ -109,6 +109,19 @@ def serve(
     return Served(process, words["bootstrap.servers"], words["console"], words.get("registry", ""), arguments)
 
 
+def serve_secured() -> Served:
+    """Start a broker with its console, the users admin (a super user) and ann, and an authorizer."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    users = 'username="admin" password="admin-secret" user_admin="admin-secret" user_ann="ann-secret";'
+    return serve(
+        "--set", "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT",
+        "--set", "sasl.enabled.mechanisms=PLAIN",
+        "--set", f"listener.name.plaintext.plain.sasl.jaas.config={module} {users}",
+        "--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "--set", "super.users=User:admin",
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The browser of this machine, without a window."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Served, Show, serve
+from tests.browser.conftest import Served, Show, serve, serve_secured
 
 HOSTILE = (
     '<img src=x onerror="window.hacked=1">',
@@ -85,15 +85,7 @@ def test_the_page_stays_while_the_broker_is_away(show: Show, tmp_path: Path) -> 
 
 
 def test_a_user_logs_in_and_out(show: Show, tmp_path: Path) -> None:
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    users = 'username="admin" password="admin-secret" user_admin="admin-secret" user_ann="ann-secret";'
-    secured = serve(
-        "--set", "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT",
-        "--set", "sasl.enabled.mechanisms=PLAIN",
-        "--set", f"listener.name.plaintext.plain.sasl.jaas.config={module} {users}",
-        "--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
-        "--set", "super.users=User:admin",
-    )  # fmt: skip
+    secured = serve_secured()
     try:
         shown = show(secured.url)
         page = shown.page

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, Route, expect
 
 from barnabas.testing.running import import_path
-from tests.browser.conftest import ROOT, SECONDS_MAX, Served, Show, serve
+from tests.browser.conftest import ROOT, SECONDS_MAX, Served, Show, serve, serve_secured
 
 STOPPED_MS = 20_000
 """A cluster that accepts connections and does not answer is called so after 15 s."""
@@ -93,15 +93,7 @@ def test_history_in_memory_does_not_call_a_dead_cluster_healthy(served: Served, 
 
 
 def test_refused_views_say_so(show: Show) -> None:
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    users = 'username="admin" password="admin-secret" user_admin="admin-secret" user_ann="ann-secret";'
-    secured = serve(
-        "--set", "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT",
-        "--set", "sasl.enabled.mechanisms=PLAIN",
-        "--set", f"listener.name.plaintext.plain.sasl.jaas.config={module} {users}",
-        "--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
-        "--set", "super.users=User:admin",
-    )  # fmt: skip
+    secured = serve_secured()
     try:
         shown = show(secured.url)
         shown.page.goto(secured.url)

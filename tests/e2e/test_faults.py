@@ -243,8 +243,7 @@ def test_only_the_partition_that_is_named_fails(broker: Hosted, topic: str) -> N
 
 
 @pytest.mark.parametrize(
-    "how",
-    ["crc", "byte", "length", "compression", "count", "count-negative", "count-huge", "truncate"],
+    "how", ["crc", "byte", "length", "compression", "count", "count-negative", "count-huge", "truncate"]
 )
 def test_librdkafka_delivers_nothing_that_is_damaged(broker: Hosted, topic: str, how: str) -> None:
     produced(broker, topic, VALUES[:3])

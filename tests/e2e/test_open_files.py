@@ -89,9 +89,7 @@ def test_few_open_files_serve_many_partitions(start_broker: StartBroker) -> None
     assert again.stop() == 0
 
 
-def test_broker_serves_again_once_descriptors_are_free(
-    start_broker: StartBroker,
-) -> None:
+def test_broker_serves_again_once_descriptors_are_free(start_broker: StartBroker) -> None:
     broker = start_broker(options=["--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
     produce_one(broker.bootstrap)
     used = len(os.listdir(in_proc(f"{broker.process.pid}/fd")))

@@ -145,13 +145,7 @@ def test_ephemeral_data_of_a_killed_broker_goes_at_next_start(started):
     assert in_use.end()[0] == third.end()[0] == 0
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--set", "num.partitions=none"),
-        ("--no-such-option",),
-    ],
-)
+@pytest.mark.parametrize("arguments", [("--set", "num.partitions=none"), ("--no-such-option",)])
 def test_a_mistyped_option_makes_no_ephemeral_data(tmp_path, arguments):
     assert run("serve", "--ephemeral", *arguments, memory=tmp_path).returncode == 2
     assert os.listdir(tmp_path) == []

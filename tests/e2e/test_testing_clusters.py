@@ -152,11 +152,7 @@ def test_rules_of_a_combined_node_reach_its_controller(kafka_cluster: KafkaClust
     node = kafka_cluster.broker(1)
     heartbeats, everything, named = (
         node.fault(rule)["name"]
-        for rule in (
-            "BrokerHeartbeat -> hold_ms=1",
-            "* -> hold_ms=1",
-            "* listener=CONTROLLER -> hold_ms=1",
-        )
+        for rule in ("BrokerHeartbeat -> hold_ms=1", "* -> hold_ms=1", "* listener=CONTROLLER -> hold_ms=1")
     )
     kafka_cluster.advance_clock(1)
     kafka_cluster.create_topic("t", 1)

@@ -96,11 +96,7 @@ def test_sessions_of_clients_may_be_kept(broker: Hosted) -> None:
 def test_a_transaction_times_out(broker: Hosted) -> None:
     make_topic(broker, "transactions")
     producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "transactional.id": "slow",
-            "transaction.timeout.ms": 60_000,
-        }
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": "slow", "transaction.timeout.ms": 60_000}
     )
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()

@@ -420,7 +420,4 @@ def test_rolled_back_events_are_applied_again(tmp_path: Path) -> None:
     source.table.refresh()
     job = current(source)
     job.round()
-    assert (rows_of(job, "n"), job.summary.rebuilt) == (
-        {"a": (0,)},
-        "the table of events was rolled back",
-    )
+    assert (rows_of(job, "n"), job.summary.rebuilt) == ({"a": (0,)}, "the table of events was rolled back")

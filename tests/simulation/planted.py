@@ -215,10 +215,7 @@ FORMER_BUGS: dict[str, Callable[[], Patch]] = {
     "log dirs gone after a power cut": _forget_log_dirs,
 }
 """Bugs that histories have found in the broker."""
-KEPT_SEEDS = {
-    "share sessions released while the broker ends": 24,
-    "log dirs gone after a power cut": 10,
-}
+KEPT_SEEDS = {"share sessions released while the broker ends": 24, "log dirs gone after a power cut": 10}
 """A history that finds each of them, put back. If none from there on does any more, `seeds_until_found` finds another."""
 FIRST_SEEDS = {
     "acknowledged before it is written": 15,

@@ -106,10 +106,7 @@ _BODIES: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     },
     "DelegationTokenChanged": _token,
     "DelegationTokenRemoved": lambda change: {"id": change.token_id},
-    "ClientQuotaChanged": lambda change: {
-        "entity": dict(change.entity.parts),
-        "quotas": dict(change.quotas),
-    },
+    "ClientQuotaChanged": lambda change: {"entity": dict(change.entity.parts), "quotas": dict(change.quotas)},
     "AclAdded": _acl,
     "AclRemoved": _acl,
 }

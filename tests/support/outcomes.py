@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from tests.models.transactions import RefusedError
@@ -26,3 +28,14 @@ def are_answers(got: Any, expected: Any) -> bool:
         assert got == expected
         return False
     return True
+
+
+def apply(out: Decision, shard: Any, timers: dict[object, int]) -> None:
+    """Replay the records of a decision in its shard, and set and clear timers (ms)."""
+    for key, value in out.records:
+        shard.replay(key, value, loading=False)
+    for timer, at_ms in (*chain.from_iterable(out.many_timers), *out.timers.items()):
+        if at_ms is None:
+            timers.pop(timer, None)
+        else:
+            timers[timer] = at_ms

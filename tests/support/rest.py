@@ -81,9 +81,7 @@ class Rest(NamedTuple):
 
 @asynccontextmanager
 async def rest(
-    bootstrap: str,
-    registry_at: RegistryAt | None = None,
-    settings_of: SettingsOf | None = None,
+    bootstrap: str, registry_at: RegistryAt | None = None, settings_of: SettingsOf | None = None
 ) -> AsyncIterator[Rest]:
     """Serve the REST API of a broker for the length of a block."""
     server = RestServer(Address("127.0.0.1", 0), may_be_reached=False)

@@ -37,10 +37,7 @@ class Cluster:
         session = self.server.session()
         self.sessions.append(session)
         store = ZooKeeperStore(
-            session,
-            broker_id,
-            lambda: 1_700_000_000_000 + int(trio.current_time() * 1000),
-            **options,
+            session, broker_id, lambda: 1_700_000_000_000 + int(trio.current_time() * 1000), **options
         )
         await store.open("c")
         async with trio.open_nursery() as nursery:

@@ -88,10 +88,7 @@ def test_literal_patterns_take_no_long_time_for_any_text(uses: list[Use], tmp_pa
 
 
 def test_a_pattern_that_is_slow_for_some_text_is_found(tmp_path: Path) -> None:
-    rows = [
-        ("decimal", r"\d+\.?\d*", 0, ("fullmatch",)),
-        ("space", r"\s+$", 0, ("search",)),
-    ]
+    rows = [("decimal", r"\d+\.?\d*", 0, ("fullmatch",)), ("space", r"\s+$", 0, ("search",))]
     assert slow_ones(rows, tmp_path) == ["decimal", "space"]
 
 

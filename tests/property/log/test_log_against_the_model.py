@@ -324,10 +324,7 @@ class Histories(RuleBasedStateMachine):
         def event():
             response = at_once(
                 ListOffsets(
-                    replicas=self.node.replicas,
-                    budget=self.budget,
-                    step_runner=self.step_runner,
-                    tiered=None,
+                    replicas=self.node.replicas, budget=self.budget, step_runner=self.step_runner, tiered=None
                 ).handle(self.context(), request)
             )
             answer = response.topics[0].partitions[0]

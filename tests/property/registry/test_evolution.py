@@ -41,12 +41,7 @@ def avro_types(draw: Any, depth: int = 2) -> Any:
     if kind == "enum":
         symbols = draw(st.lists(st.sampled_from(SYMBOLS), min_size=1, unique=True))
         default = {"default": symbols[0]} if draw(st.booleans()) else {}
-        return {
-            "type": "enum",
-            "name": "E",
-            "symbols": symbols,
-            **default,
-        }
+        return {"type": "enum", "name": "E", "symbols": symbols, **default}
     if kind == "array":
         return {"type": "array", "items": draw(avro_types(depth - 1))}
     if kind == "map":

@@ -236,9 +236,7 @@ async def test_a_connection_ends_with_an_answer_that_says_so() -> None:
         assert await client.theirs.recv(1) == b""
 
 
-async def test_malformed_request_closes_the_connection(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_malformed_request_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     async with waiting() as client:
         cut = client.framed("g")[4:-1]
         await client.theirs.send(struct.pack(">i", len(cut)) + cut)

@@ -27,10 +27,7 @@ def kept_in(disk: MemoryDisk, log_dir: str) -> set[int]:
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EROFS])
 @run_with(in_world)
 async def test_what_was_in_a_log_dir_that_fails_is_led_by_others(world: World, number: int) -> None:
-    async with (
-        clustered(world, 1, 2, 3, log_dirs="/data/a,/data/b") as cluster,
-        cluster.client() as client,
-    ):
+    async with clustered(world, 1, 2, 3, log_dirs="/data/a,/data/b") as cluster, cluster.client() as client:
         await cluster.create(client, "t", partitions=PARTITIONS)
         for index in range(PARTITIONS):
             await produce(client, b"a", index=index)

@@ -99,8 +99,7 @@ async def test_assignment_follows_a_move_to_another_dir(machine):
     topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])
     async with machine.client() as client:
         response = await client.ask_broker(
-            1,
-            AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir(target, [topic])]),
+            1, AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir(target, [topic])])
         )
     assert response.results[0].partitions[0].error_code == 0
     await machine.until(lambda: home(machine) == directory_id(target))

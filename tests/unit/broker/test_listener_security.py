@@ -102,9 +102,7 @@ def test_each_limit_of_logins_is_that_of_its_setting() -> None:
     assert (offer.frame_bytes_max, offer.failure_delay_ms) == (60_000, 50)
 
 
-def test_file_keys_are_read_at_start_server_keys_at_first_token(
-    tmp_path: Path,
-) -> None:
+def test_file_keys_are_read_at_start_server_keys_at_first_token(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": []}))
     for url in (path.as_uri(), "https://keys.example"):

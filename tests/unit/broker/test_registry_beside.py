@@ -36,9 +36,7 @@ def case(listeners: str, **settings: str) -> tuple[BrokerConfig, Any]:
     return config, SimpleNamespace(listeners=opened)
 
 
-def test_registry_uses_an_unencrypted_listener_if_there_is_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_registry_uses_an_unencrypted_listener_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     own = ClientSettings(client_id="peer")
     monkeypatch.setattr(companions, "for_peers", lambda config, plain: own)
     config, broker = case("SSL PLAINTEXT")

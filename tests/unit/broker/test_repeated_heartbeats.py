@@ -87,9 +87,7 @@ async def joined_consumer(client: Client, member_id: str = "m") -> ConsumerGroup
     return ConsumerGroupHeartbeatRequest(group_id="c", member_id=member_id, member_epoch=answer.member_epoch)
 
 
-async def test_repeated_consumer_heartbeat_is_answered_from_the_last(
-    client: Client,
-) -> None:
+async def test_repeated_consumer_heartbeat_is_answered_from_the_last(client: Client) -> None:
     beat = await joined_consumer(client)
     first = await client.ask(CONSUMER_GROUP_HEARTBEAT, beat)
     kept, request, response = client.last, client.last.message, client.last.response
@@ -103,9 +101,7 @@ async def test_repeated_consumer_heartbeat_is_answered_from_the_last(
     assert first.error_code == ErrorCode.NONE
 
 
-async def test_repeated_classic_heartbeat_learns_of_a_rebalance(
-    client: Client,
-) -> None:
+async def test_repeated_classic_heartbeat_learns_of_a_rebalance(client: Client) -> None:
     beat = await joined_classic(client)
     assert [(await client.ask(HEARTBEAT, beat)).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
     kept = client.last

@@ -80,9 +80,7 @@ def test_login_of_the_console_comes_from_a_file(usual: dict[str, str], tmp_path:
         given("--console-client-config", str(path))
 
 
-def test_without_a_file_groups_start_at_once_on_the_users_data(
-    usual: dict[str, str],
-) -> None:
+def test_without_a_file_groups_start_at_once_on_the_users_data(usual: dict[str, str]) -> None:
     assert usual == {**dict.fromkeys(NO_FILE, "0"), "log.dirs": "/state/barnabas"}
     assert "log.dirs" not in given("--ephemeral").settings
 

@@ -174,9 +174,7 @@ DYNAMIC = GroupMember("m2", None, "", "", None, (), ())
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_members_are_removed_singly_before_version_3(
-    version: int,
-) -> None:
+async def test_members_are_removed_singly_before_version_3(version: int) -> None:
     entry = LeaveGroupResponse.MemberResponse
     answer = LeaveGroupResponse(members=[entry("", "i1", ErrorCode.UNKNOWN_MEMBER_ID), entry("m2", None, 0)])
     async with scripted_admin(lambda *_: answer, {"LeaveGroup": version}) as admin:

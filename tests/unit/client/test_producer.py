@@ -161,9 +161,7 @@ async def test_records_that_fail_for_good_leave_no_gap(autojump_clock: Clock) ->
     assert cluster.producer_ids == 1  # a new epoch begins, with the same id
 
 
-async def test_unawaited_failure_is_raised_by_flush_and_at_the_end(
-    autojump_clock: Clock,
-) -> None:
+async def test_unawaited_failure_is_raised_by_flush_and_at_the_end(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
     cluster.fault = lambda partition: ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -268,9 +266,7 @@ async def test_after_the_block_nothing_can_be_sent(autojump_clock: Clock) -> Non
         await producer.send("t", b"x")
 
 
-async def test_failing_block_flushes_and_cancelled_one_does_not(
-    autojump_clock: Clock,
-) -> None:
+async def test_failing_block_flushes_and_cancelled_one_does_not(autojump_clock: Clock) -> None:
     cluster = AppendingCluster()
 
     async def fail() -> None:

@@ -227,9 +227,7 @@ async def test_the_coordinator_is_asked_again_while_that_may_help(
     assert case.client.forgotten[-1] == "everything"
 
 
-async def test_missing_coordinator_is_awaited_for_max_block(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_missing_coordinator_is_awaited_for_max_block(autojump_clock: trio.testing.MockClock) -> None:
     case = Case(State.ABORTING)
     case.it.has_begun = True
     case.answers[EndTxnRequest] = EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -333,9 +331,7 @@ async def test_each_error_of_a_commit_of_offsets_has_its_consequence() -> None:
             assert case.it.state is (State.FAILED if code else State.OPEN), code
 
 
-async def test_late_offsets_leave_the_transaction_unchanged(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_late_offsets_leave_the_transaction_unchanged(autojump_clock: trio.testing.MockClock) -> None:
     case = Case(v2=True)
     case.answers[TxnOffsetCommitRequest] = committed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     with pytest.raises(TimedOutError, match="committing offsets of 'g'"):

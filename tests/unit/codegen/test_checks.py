@@ -106,11 +106,7 @@ def response(**keys):
         ([response(flexibleVersions="3+")], "become flexible in different versions"),
         ([response(), definition(fields=[])], "already defines PingRequest"),
         (
-            [
-                response(),
-                definition("PongRequest", fields=[]),
-                response(name="PongResponse"),
-            ],
+            [response(), definition("PongRequest", fields=[]), response(name="PongResponse")],
             "already has the apiKey 500",
         ),
     ],

@@ -264,9 +264,7 @@ def login(*arguments: str) -> tuple[str, str]:
 # --- output -----------------------------------------------------------------------------------------------------
 
 
-def test_json_has_declared_keys_and_failures_set_exit_code(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_json_has_declared_keys_and_failures_set_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     things = Table(
         "things", {"name": "name", "size_bytes": "size", "error": "why not"}, json_only=("size_bytes",)
     )

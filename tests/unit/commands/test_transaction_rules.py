@@ -72,11 +72,7 @@ def test_transaction_is_described_with_its_start_if_open(
 
 @pytest.mark.parametrize(
     ("named", "meant"),
-    [
-        (["a"], [("a", 0), ("a", 1)]),
-        (["a:1"], [("a", 1)]),
-        (["b", "a:0"], [("a", 0), ("b", 0), ("b", 1)]),
-    ],
+    [(["a"], [("a", 0), ("a", 1)]), (["a:1"], [("a", 1)]), (["b", "a:0"], [("a", 0), ("b", 0), ("b", 1)])],
 )
 def test_producers_are_those_of_the_partitions_that_are_named(
     cluster: StandIn, named: list[str], meant: list[tuple[str, int]]

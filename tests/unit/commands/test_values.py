@@ -141,9 +141,7 @@ def test_numbers_stand_to_the_right_times_and_texts_to_the_left(capsys: pytest.C
     assert capsys.readouterr() == ("", "")
 
 
-def test_facts_are_one_per_line_with_errors_if_any(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_facts_are_one_per_line_with_errors_if_any(capsys: pytest.CaptureFixture[str]) -> None:
     facts = Table("facts", {"a": "", "longest_name": "", "error": ""}, is_single=True)
     output = Output(as_json=False)
     output.show(facts, [{"a": 1}])

@@ -22,10 +22,7 @@ MEETING = Fields(
     "orders", 2, 1_000, 1_796_028_411_840, Content(b"ann"), Content(json.dumps(ORDER).encode()),
     [("trace", Content(b"7"))],
 )  # fmt: skip
-OTHERS = {
-    "$.error": json.dumps({"error": "x"}).encode(),
-    "value = null": None,
-}
+OTHERS = {"$.error": json.dumps({"error": "x"}).encode(), "value = null": None}
 
 
 @pytest.mark.parametrize("text", re.findall(r"(?m)^\| `([^`]+)` \|", PAGE))

@@ -197,9 +197,7 @@ async def asked(tmp_path):
         yield asked
 
 
-async def test_denied_name_is_refused_in_place_and_others_answered(
-    asked: Asked,
-) -> None:
+async def test_denied_name_is_refused_in_place_and_others_answered(asked: Asked) -> None:
     for case in CASES:
         asked.authorizer = DenyNamed(case.denied, *case.denied_too)
         answer = await ask(asked, case.api, case.version, case.values)

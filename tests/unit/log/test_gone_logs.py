@@ -310,9 +310,7 @@ def test_a_copy_that_fails_leaves_nothing(number: int, text: str) -> None:
     assert {entry.name for entry in disk.list("/d/t-0")} == {names.file_name(0, names.LOG)}
 
 
-def test_search_behind_damage_stops_at_its_checksum_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_search_behind_damage_stops_at_its_checksum_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers that claim to be large, each of which costs a checksum."""
     monkeypatch.setattr(damage_module, "SUMMED_BYTES_MIN", 1_000)
     liar = bytearray(placed(1, b"x" * 30))

@@ -154,9 +154,7 @@ def test_offsets_too_far_apart_for_an_index_are_usable() -> None:
     assert values(broker) == [b"w", b"x"]
 
 
-def test_damaged_position_of_the_last_entry_costs_only_indexes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_damaged_position_of_the_last_entry_costs_only_indexes(caplog: pytest.LogCaptureFixture) -> None:
     disk = new_disk()
     broker = broker_on(disk, index_interval_bytes=200)
     for n in range(20):

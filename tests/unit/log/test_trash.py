@@ -98,10 +98,7 @@ def test_pending_removals_of_a_moved_log_stay_in_its_old_dir(broker, disk):
 
 
 def test_what_could_not_be_removed_is_tried_again(broker, disk):
-    with (
-        disk.failing("remove", number=errno.EMFILE),
-        pytest.raises(StorageError) as failure,
-    ):
+    with disk.failing("remove", number=errno.EMFILE), pytest.raises(StorageError) as failure:
         broker.manager.remove_due(LATER)
     assert failure.value.is_full
     assert broker.manager.remove_due(LATER) > 0

@@ -43,9 +43,7 @@ def test_keys_are_signed_by_the_authority_for_the_hosts(tmp_path: Path) -> None:
     assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
-def test_present_keys_are_reused_and_missing_ones_signed(
-    tmp_path: Path,
-) -> None:
+def test_present_keys_are_reused_and_missing_ones_signed(tmp_path: Path) -> None:
     make_all(tmp_path, "server", ("ann",))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     make_all(tmp_path, "server", ("ann", "bob"))

@@ -213,9 +213,7 @@ def test_own_process_is_given_a_bound_address_and_no_name(host: str, url: str) -
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
-def test_unguarded_open_address_is_refused_and_released(
-    host: str,
-) -> None:
+def test_unguarded_open_address_is_refused_and_released(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
     with pytest.raises(AddressError, match=f"somebody else reaches .*:{port}"):

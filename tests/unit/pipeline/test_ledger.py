@@ -206,9 +206,7 @@ def test_another_incarnation_is_refused_unless_it_is_a_restart(identity, kind):
 
 
 @pytest.mark.parametrize("identity", OTHERS)
-def test_restart_of_a_new_incarnation_resets_positions_only(
-    identity,
-):
+def test_restart_of_a_new_incarnation_resets_positions_only(identity):
     first = load_of(5, 10)
     first.add = [data_file("a")]
     state = folded(first)

@@ -147,9 +147,7 @@ def is_before(moved: int, header: BatchHeader, segment_base: int) -> bool:
     return moved >= 1 << 63 or moved + header.last_offset_delta < segment_base
 
 
-def test_repeated_damaged_batch_tells_transactions_the_same(
-    partition_log: PartitionLog,
-) -> None:
+def test_repeated_damaged_batch_tells_transactions_the_same(partition_log: PartitionLog) -> None:
     """A fetch begins with a batch that was sent before; another base offset would begin transactions that are to come."""
     shown: list[tuple[int, int]] = []
 

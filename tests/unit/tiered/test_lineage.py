@@ -1,4 +1,4 @@
-"""Records of remote segments that the lineage refuses; property/tiered tests those that it applies."""
+"""Records of remote segments that the lineage refuses, and overlapping copies; property/tiered tests the others."""
 
 import pytest
 
@@ -55,3 +55,20 @@ def test_repeated_start_is_taken_and_late_one_is_refused(segments) -> None:
     with pytest.raises(LineageError, match="cannot become COPY_STARTED after COPY_FINISHED"):
         segments.apply(segment)
     assert segments.segment_for(0, 0) == finished
+
+
+def test_copy_replaces_earlier_ones_with_its_start(segments) -> None:
+    spans = ((0, 99), (100, 199), (0, 49), (0, 300))
+    longer, later, shorter, wider = [remote_segment(*span, number=n) for n, span in enumerate(spans)]
+    for segment in (longer, later, shorter):
+        segments.apply(segments.apply(segment) and update(segment, FINISHED))
+    assert [segments.segment_for(0, offset) for offset in (10, 60)] == [
+        segments.get(shorter.segment_id),
+        None,
+    ]
+    assert [segment.segment_id for segment in segments.unreferenced()] == [longer.segment_id]
+    segments.apply(segments.apply(wider) and update(wider, FINISHED))
+    assert segments.segment_for(0, 150) == segments.get(wider.segment_id)
+    assert {segment.segment_id for segment in segments.unreferenced()} == {
+        segment.segment_id for segment in (longer, later, shorter)
+    }

@@ -14,8 +14,7 @@ def test_a_size_outside_of_the_limits_is_the_peers_fault(size):
 
 
 @pytest.mark.parametrize(
-    ("start", "what"),
-    [(b"GET ", "HTTP"), (b"POST", "HTTP"), (b"\x16\x03\x01\x02", "TLS")],
+    ("start", "what"), [(b"GET ", "HTTP"), (b"POST", "HTTP"), (b"\x16\x03\x01\x02", "TLS")]
 )
 def test_other_protocols_are_named(start, what):
     with pytest.raises(DecodeError, match=what):

@@ -99,11 +99,9 @@ class Replica:
             high_watermark=log.high_watermark,
             now_ms=self._context.clock_ms(),
         )
+        self._own_end_offset = log.recovery_point if log.wants_flush else log.log_end_offset
         if log.wants_flush:  # records that survived a crash, or were replicated just before
-            self._own_end_offset = log.recovery_point
             self._context.request_flush(self)
-        else:
-            self._own_end_offset = log.log_end_offset
         self._set_role(Role.LEADER, info)
         self.closed = False
         self.subscribers.changed()
@@ -349,8 +347,7 @@ class Replica:
             await self._flushed.wait(end_offset)
 
     async def wait_synced(self) -> None:
-        """Wait, as a follower, for the flush by `flush.messages` before the appended records are acknowledged to the
-        leader.
+        """Wait, as a follower, for the flush by `flush.messages` before its fetch acknowledges the appended records.
 
         Raises RequestError when the replica is closed meanwhile.
         """

@@ -124,9 +124,7 @@ class Requests(RuleBasedStateMachine):
         self.send(f"m{self.count}", 0, instance, topics, rebalance_ms, frozenset())
 
     @rule(
-        topics=SUBSCRIPTIONS,
-        instance=st.sampled_from([None, None, None, "i", "j"]),
-        rebalance_ms=REBALANCES,
+        topics=SUBSCRIPTIONS, instance=st.sampled_from([None, None, None, "i", "j"]), rebalance_ms=REBALANCES
     )
     def join(self, topics, instance, rebalance_ms) -> None:
         if len(self.model.members) < 4:

@@ -19,7 +19,7 @@ from barnabas.coordinators.transactions.transaction import Producer, State, Tran
 from barnabas.errors import RequestError
 from tests.models.transactions import FENCE_EPOCH, IDLE_MS, LAST_EPOCH, NONE, Named, TransactionalId
 from tests.support.effort import examples
-from tests.support.outcomes import outcome
+from tests.support.outcomes import apply, outcome
 from tests.support.slips import unnoticed
 
 ID = "t"
@@ -89,14 +89,8 @@ class Requests(RuleBasedStateMachine):
         return True
 
     def settle(self, out: Decision) -> None:
-        for key, value in out.records:
-            self.journal[key] = value
-            self.shard.replay(key, value, loading=False)
-        for timer, at_ms in out.timers.items():
-            if at_ms is None:
-                self.timers.pop(timer, None)
-            else:
-                self.timers[timer] = at_ms
+        self.journal.update(out.records)
+        apply(out, self.shard, self.timers)
         self.told += out.effects
 
     def same(self) -> None:

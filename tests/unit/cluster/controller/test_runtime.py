@@ -113,9 +113,7 @@ async def test_another_broker_is_elected_when_the_controller_is_lost(autojump_cl
         await cluster.until(lambda: all(broker.controller_epoch == 2 for broker in cluster.brokers.values()))
 
 
-async def test_expired_controller_resigns_and_refuses_requests(
-    autojump_clock,
-):
+async def test_expired_controller_resigns_and_refuses_requests(autojump_clock):
     async with running(1, 2) as cluster:
         first = cluster.brokers[1]
         refused = []

@@ -84,9 +84,7 @@ async def _data(it: Shell, topic: str, index: int) -> bytes:
     return it.zookeeper.dump()[znodes.state_path(topic, index)]
 
 
-async def test_states_are_created_with_parents_unless_there_or_gone(
-    per_write: int,
-) -> None:
+async def test_states_are_created_with_parents_unless_there_or_gone(per_write: int) -> None:
     it = await shell()
     await it.make(znodes.topic_path("t"))
     await it.make(znodes.topic_path("u"))

@@ -168,9 +168,7 @@ async def test_without_a_secret_key_there_are_no_tokens() -> None:
         assert caught.value.code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
-async def test_expired_tokens_are_removed_in_a_write_if_any(
-    autojump_clock: Any,
-) -> None:
+async def test_expired_tokens_are_removed_in_a_write_if_any(autojump_clock: Any) -> None:
     cluster = Cluster(token("1"), token("2", expires_ms=NOW - 1), token("3", longest_ms=NOW - 1))
     await tokens(cluster).remove_expired()
     await tokens(cluster).remove_expired()

@@ -53,10 +53,7 @@ async def test_all_brokers_follow_what_one_finalizes(autojump_clock) -> None:
 async def test_features_that_are_switched_off_or_broken_are_none(autojump_clock) -> None:
     async with brokers(1) as (_, ((store, features, session),)):
         await features.finalize(BOTH)
-        for data in (
-            resources.encode_features(resources.FinalizedFeatures(False, BOTH)),
-            b"not JSON",
-        ):
+        for data in (resources.encode_features(resources.FinalizedFeatures(False, BOTH)), b"not JSON"):
             await session.set(resources.FEATURE, data)
             await trio.testing.wait_all_tasks_blocked()
             assert (store.image.features, store.image.features_epoch) == ({}, -1)

@@ -51,14 +51,8 @@ LINES = [
         PartitionChanged("t", 1, PART),
         b'{"crc":"673fc03a","n":5,"change":"PartitionChanged","name":"t","index":1,"partition":[1,[1],[1],0,0]}\n',
     ),
-    (
-        EpochBegun(7),
-        b'{"crc":"78ae9f46","n":5,"change":"EpochBegun","epoch":7}\n',
-    ),
-    (
-        TopicDeleted("t"),
-        b'{"crc":"c537e111","n":5,"change":"TopicDeleted","name":"t"}\n',
-    ),
+    (EpochBegun(7), b'{"crc":"78ae9f46","n":5,"change":"EpochBegun","epoch":7}\n'),
+    (TopicDeleted("t"), b'{"crc":"c537e111","n":5,"change":"TopicDeleted","name":"t"}\n'),
     (
         ConfigChanged(TOPIC, "t", (("a", "1"), ("b", "ü"))),
         b'{"crc":"4fce72ea","n":5,"change":"ConfigChanged","type":2,"name":"t","settings":{"a":"1",'

@@ -303,9 +303,7 @@ async def test_simulated_without_servers_no_session_ends(autojump_clock):
     assert await session.exists("/e")
 
 
-async def test_simulated_expired_session_connects_to_new_servers(
-    autojump_clock,
-):
+async def test_simulated_expired_session_connects_to_new_servers(autojump_clock):
     server = SimulatedZooKeeper()
     session = server.session()
     server.stop()

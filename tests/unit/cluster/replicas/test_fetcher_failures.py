@@ -85,9 +85,7 @@ async def test_offsets_beside_an_error_code_are_not_used(
         assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S + 0.1
 
 
-async def test_contradictory_out_of_range_is_retried_with_backoff(
-    autojump_clock: Clock,
-) -> None:
+async def test_contradictory_out_of_range_is_retried_with_backoff(autojump_clock: Clock) -> None:
     leader = Leader(is_stubborn=True, errors={1: ErrorCode.OFFSET_OUT_OF_RANGE})
     follower = Follower(leader)
     leader.append(1, b"a")

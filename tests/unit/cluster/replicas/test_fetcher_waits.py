@@ -44,9 +44,7 @@ def gaps(times: list[float]) -> list[float]:
     return [round(later - sooner, 3) for sooner, later in pairwise(times)]
 
 
-async def test_fetcher_waits_for_the_first_failed_partitions_backoff(
-    autojump_clock: Any,
-) -> None:
+async def test_fetcher_waits_for_the_first_failed_partitions_backoff(autojump_clock: Any) -> None:
     """However long the broker has been running."""
     leader = Timed()
     follower = Follower(leader, **SETTINGS)

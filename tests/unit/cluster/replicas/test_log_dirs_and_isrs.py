@@ -168,9 +168,7 @@ async def two_dirs() -> tuple[Node, bytes, bytes]:
     return node, first, other
 
 
-async def test_unknown_dir_is_logged_without_an_id(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_unknown_dir_is_logged_without_an_id(caplog: pytest.LogCaptureFixture) -> None:
     node, *_ = await two_dirs()
     dirs, store = kept(node)
     node.replicas.own_logs.lost_dirs = frozenset({LOST})

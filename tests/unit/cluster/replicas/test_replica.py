@@ -182,7 +182,7 @@ async def test_a_follower_waits_for_its_flush_until_it_is_none() -> None:
     assert plain.flushes == []
 
 
-async def test_leader_commits_unsynced_records_of_a_follower_after_their_flush() -> None:
+async def test_leader_flushes_records_of_a_follower_before_the_commit() -> None:
     node = await leader(FOLLOWED, flush_messages=1)
     replica = node.replica
     replica.log.append_as_follower(batch(b"x", leader_epoch=6), now_ms=NOW_MS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +22,7 @@ from barnabas.wire.generated.join_group import JoinGroupRequest, JoinGroupRespon
 from barnabas.wire.generated.leave_group import LeaveGroupRequest
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.support.outcomes import apply
 from tests.support.refusals import code_of
 
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
@@ -42,17 +42,11 @@ class Harness:
         self.client_id = "c"
 
     def settle(self, out: Decision) -> None:
-        for key, value in out.records:
-            self.journal.append((key, value))
-            self.shard.replay(key, value, loading=False)
+        self.journal += out.records
+        apply(out, self.shard, self.timers)
         self.answers.update(out.replies)
         for to, reply in out.many_replies:
             self.answers.update({waiter: reply(member_id) for member_id, waiter in to.items()})
-        for timer, at_ms in (*chain.from_iterable(out.many_timers), *out.timers.items()):
-            if at_ms is None:
-                self.timers.pop(timer, None)
-            else:
-                self.timers[timer] = at_ms
 
     def gather(self, now: int) -> None:
         """Begin the first generation of a group that waits for no other member."""

@@ -169,9 +169,7 @@ def needed(kind: str, members: int, partitions: int, replicas: int = 0) -> Any:
     return streams.TargetNeeded("g", 1, everybody, nothing, shapes, replicas)
 
 
-def test_large_share_group_computes_one_target_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_large_share_group_computes_one_target_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.coordinators.groups.share.membership.COMPUTED_ASIDE_FROM", 0)
     coordinator = ShareCoordinator()
     asked: list[Any] = []

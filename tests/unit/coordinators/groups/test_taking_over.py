@@ -76,9 +76,7 @@ def test_takeover_discards_the_target_being_computed(monkeypatch, topics):
 
 
 @pytest.mark.parametrize("instance_id", [None, "i"])
-def test_takeover_ends_the_join_timer_of_a_classic_member(
-    instance_id,
-):
+def test_takeover_ends_the_join_timer_of_a_classic_member(instance_id):
     """By itself, or with the instance id that it has taken over."""
     coordinator = Coordinator()
     coordinator.create("t", 4)

@@ -94,9 +94,7 @@ async def test_what_is_not_committed_yet_comes_later(autojump_clock: trio.testin
         assert len(journal.records) == SMALL + 1
 
 
-async def test_large_event_and_later_ones_are_deferred(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_large_event_and_later_ones_are_deferred(autojump_clock: trio.testing.MockClock) -> None:
     async with running_with_threads(journal_of(SMALL)) as runtime:
         seen: list[object] = []
 

@@ -309,9 +309,7 @@ async def test_a_periodic_task_may_have_large_events(autojump_clock: trio.testin
         assert [key for key, _ in journal.records[SMALL:]] == [b"written", b"large", b"large", b"written"]
 
 
-async def test_long_record_is_replayed_in_a_thread(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_long_record_is_replayed_in_a_thread(autojump_clock: trio.testing.MockClock) -> None:
     records = [(b"first", b""), (b"long", bytes(SLICE_RECORDS * BYTES_PER_RECORD * 2)), (b"last", b"")]
     threads = SlowThreads()
     runtime = Runtime(

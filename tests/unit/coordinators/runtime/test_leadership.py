@@ -117,9 +117,7 @@ async def test_who_loses_it_while_reading_begins_again(autojump_clock: trio.test
         assert len((await runtime.read("id", lambda machine: machine)).keys) == SMALL
 
 
-async def test_new_leader_loads_without_a_request(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_new_leader_loads_without_a_request(autojump_clock: trio.testing.MockClock) -> None:
     journal = journal_of(LARGE)
     journal.epoch = None
     async with running(journal) as runtime:

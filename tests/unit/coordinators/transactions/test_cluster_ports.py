@@ -305,9 +305,7 @@ async def test_transactions_are_verified_by_their_coordinator_together(autojump_
         ] * len(ids[TWO])
 
 
-async def test_transaction_missing_in_the_response_is_retriable(
-    autojump_clock,
-) -> None:
+async def test_transaction_missing_in_the_response_is_retriable(autojump_clock) -> None:
     def answer(broker_id, request):
         del request.transactions[0]
         return verifying()(broker_id, request)

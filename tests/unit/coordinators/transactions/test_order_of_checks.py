@@ -53,15 +53,7 @@ Ongoing
   abort v4      | fenced  | fenced   | decides | fenced  | mapping
   commit v5     | fenced  | fenced   | decides | fenced  | mapping
   abort v5      | fenced  | fenced   | decides | fenced  | mapping
-PrepareCommit
-  init          | pending | pending  | pending | pending | pending
-  add           | pending | pending  | pending | pending | pending
-  verify        | fenced  | fenced   | pending | fenced  | mapping
-  commit v4     | fenced  | fenced   | pending | fenced  | mapping
-  abort v4      | fenced  | fenced   | pending | fenced  | mapping
-  commit v5     | pending | pending  | pending | pending | pending
-  abort v5      | pending | pending  | pending | pending | pending
-PrepareAbort
+PrepareCommit, PrepareAbort
   init          | pending | pending  | pending | pending | pending
   add           | pending | pending  | pending | pending | pending
   verify        | fenced  | fenced   | pending | fenced  | mapping
@@ -95,15 +87,14 @@ def cells() -> list[tuple[State, str, str, str]]:
     """State, request, producer and answer of each cell."""
     rows = TABLE.strip("\n").splitlines()
     producers = [cell.strip() for cell in rows[0].split("|")][1:]
-    cells, state = [], State.EMPTY
+    cells, states = [], [State.EMPTY]
     for row in rows[1:]:
         request, *answers = (cell.strip() for cell in row.split("|"))
         if not answers:
-            state = STATES[request]
+            states = [STATES[title] for title in request.split(", ")]
             continue
-        cells += [
-            (state, request, producer, answer) for producer, answer in zip(producers, answers, strict=True)
-        ]
+        outcomes = list(zip(producers, answers, strict=True))
+        cells += [(state, request, producer, answer) for state in states for producer, answer in outcomes]
     return cells
 
 

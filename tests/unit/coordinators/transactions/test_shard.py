@@ -20,6 +20,7 @@ from barnabas.coordinators.transactions.transaction import (
 )
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.outcomes import apply
 
 ID = "t"
 ONE = frozenset({("a", 0)})
@@ -41,14 +42,8 @@ class Harness:
         self.now = 1_000
 
     def settle(self, out: Decision) -> None:
-        for key, value in out.records:
-            self.journal.append((key, value))
-            self.shard.replay(key, value, loading=False)
-        for timer, at_ms in out.timers.items():
-            if at_ms is None:
-                self.timers.pop(timer, None)
-            else:
-                self.timers[timer] = at_ms
+        self.journal += out.records
+        apply(out, self.shard, self.timers)
         self.endings += out.effects
 
     def restart(self) -> None:

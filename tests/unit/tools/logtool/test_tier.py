@@ -177,10 +177,7 @@ def test_record_that_does_not_follow_is_a_problem(tier) -> None:
     assert "there is no segment" in rows[0]["text"]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [lambda data: data[:40] + b"x" + data[41:], lambda data: data + bytes(12)],
-)
+@pytest.mark.parametrize("damage", [lambda data: data[:40] + b"x" + data[41:], lambda data: data + bytes(12)])
 def test_damaged_records_of_segments_are_a_problem(tier, damage) -> None:
     (path,) = (tier.directory / "broker").glob(f"{METADATA_TOPIC}-*/*.log")
     path.write_bytes(damage(path.read_bytes()))

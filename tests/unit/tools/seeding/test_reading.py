@@ -89,10 +89,7 @@ def test_everything_that_can_be_described(tmp_path: Path) -> None:
             AccessControlEntry("User:bob", "10.0.0.1", Operation.ALTER, Permission.DENY),
         ),
     )
-    assert seeds.users == (
-        SeedUser("alice", "secret"),
-        SeedUser("bob", "other", ("SCRAM-SHA-256",), 8192),
-    )
+    assert seeds.users == (SeedUser("alice", "secret"), SeedUser("bob", "other", ("SCRAM-SHA-256",), 8192))
     assert "secret" not in repr(seeds)
     assert seeds.quotas == (
         SeedQuota(QuotaEntity("alice", ""), {"producer_byte_rate": 1e6}),

@@ -249,9 +249,7 @@ async def test_a_broker_has_one_port_under_each_of_its_local_names(monkeypatch: 
         assert proxy.address_for("l", "other", 3) is None
 
 
-async def test_unchangeable_addresses_in_large_response_are_noted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_unchangeable_addresses_in_large_response_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.unit.tools.tap.test_rendering import exchange
 
     entry = exchange(1, None, FetchResponse())

@@ -129,8 +129,7 @@ def test_a_request_is_told_by_what_it_is_about(key: int, message: Any, words: st
 
 
 @pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "t"), (1, "t[0]"), (6, "t[0,1,2,3,4,5]"), (7, "t[0,1,2,3,4,5,... 7 in all]")],
+    ("count", "words"), [(0, "t"), (1, "t[0]"), (6, "t[0,1,2,3,4,5]"), (7, "t[0,1,2,3,4,5,... 7 in all]")]
 )
 def test_a_topic_is_named_with_its_first_partitions(count: int, words: str) -> None:
     part, topic = (

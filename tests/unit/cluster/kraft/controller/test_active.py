@@ -48,14 +48,7 @@ def raise_level(_state, _request, _caller):
     return Outcome("", (NoOpRecord(),), 1)
 
 
-HANDLERS = {
-    CREATE: create,
-    COUNT: count,
-    BREAK: break_log,
-    FAIL: fail,
-    REFUSE: refuse,
-    RAISE: raise_level,
-}
+HANDLERS = {CREATE: create, COUNT: count, BREAK: break_log, FAIL: fail, REFUSE: refuse, RAISE: raise_level}
 
 
 def begin(_state, in_transaction):
@@ -225,8 +218,7 @@ async def test_records_beyond_a_batch_are_several_batches(count, bytes_max, size
 
 
 @pytest.mark.parametrize(
-    ("count", "bytes_max", "batches"),
-    [(10_000, 1 << 20, 2), (10_001, 1 << 20, 1), (2, 50, 2), (3, 50, 1)],
+    ("count", "bytes_max", "batches"), [(10_000, 1 << 20, 2), (10_001, 1 << 20, 1), (2, 50, 2), (3, 50, 1)]
 )
 async def test_atomic_records_are_one_batch_or_refused(count, bytes_max, batches):
     voter = OnlyVoter()

@@ -112,8 +112,7 @@ def test_proposal_with_an_earlier_broker_epoch_is_refused(active, version, epoch
 
 def test_partition_proposed_twice_changes_once(active):
     partition = AlterPartitionRequest.PartitionData(
-        partition_index=0,
-        new_isr_with_epochs=[AlterPartitionRequest.BrokerState(1, -1)],
+        partition_index=0, new_isr_with_epochs=[AlterPartitionRequest.BrokerState(1, -1)]
     )
     topic = AlterPartitionRequest.TopicData(active.key("t")[0], partitions=[partition, partition])
     request = AlterPartitionRequest(1, active.image.brokers[1].epoch, [topic])

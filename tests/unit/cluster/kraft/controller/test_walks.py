@@ -218,11 +218,7 @@ SLIPS = {
     "an eligible replica leads beside an ISR": (partition_changes, "elect", _eligible_beside_the_isr),
     "an unclean election is always allowed": (partition_changes, "elect", _always_unclean),
     "the last known leader is not elected": (partition_changes, "elect", _no_last_known),
-    "the last known leader is elected beside others": (
-        partition_changes,
-        "elect",
-        _last_known_beside_others,
-    ),
+    "the last known leader is elected beside others": (partition_changes, "elect", _last_known_beside_others),
     "a preferred election has no preference": (partition_changes, "elect", _no_preference),
     "the last replica is elected first": (partition_changes, "elect", _last_replica_first),
     "the last known leader is not noted": (partition_changes, "keep_last_leader", lambda *_: None),

@@ -55,11 +55,7 @@ async def test_single_voter_commits_and_keeps_its_records(world, is_static):
             with pytest.raises(NotLeaderError):
                 node.append(epoch - 1, [record(9)])
     state = json.loads(disk.read(f"{DIR}/__cluster_metadata-0/quorum-state"))
-    assert (state["leaderId"], state["leaderEpoch"], state["data_version"]) == (
-        1,
-        2,
-        0 if is_static else 1,
-    )
+    assert (state["leaderId"], state["leaderEpoch"], state["data_version"]) == (1, 2, 0 if is_static else 1)
 
 
 @run_with(run)
