@@ -63,8 +63,10 @@ WITHOUT_SPARK = {
     "current",
     "plan",
     "lineage",
+    "load",
+    "mirror",
 }
-"""Jobs that need no Spark session, and so no Java; `current` starts one for large increments."""
+"""Jobs that need no Spark session, and so no Java; the last two and `current` start one for large rounds."""
 
 
 DOCTOR = "doctor"

@@ -28,6 +28,7 @@ from .cells import Cell
 from .conftest import ROOT, Broker, Stream
 from .stores import BUCKET, FailingS3
 from .test_other_engines import rename_column, upgrade
+from .using import run_here
 
 
 def doctor(capsys: pytest.CaptureFixture[str], *more: str, code: int = 0) -> dict[str, tuple[str, str]]:
@@ -186,3 +187,16 @@ def test_packages_that_are_missing_are_a_line() -> None:
     assert done.returncode == 4, done.stderr
     assert "PROBLEM  packages                 pyspark, pyarrow, numpy, pyiceberg not installed" in done.stdout
     assert done.stderr == ""
+
+
+def test_small_loads_and_mirrors_need_no_java(
+    stream: Stream, new_broker: Callable[..., Broker], tmp_path: Path
+) -> None:
+    jobs = {"load": ["--lake", str(tmp_path)], "mirror": ["--to-bootstrap", new_broker().bootstrap]}
+    for job, more in jobs.items():
+        words = [job, "--topic", "logins", "--bootstrap", stream.bootstrap, *more]
+        code = "import sys; from barnabas_pipeline.cli import main; sys.exit(main({}))"
+        large = run_here(code.format([*words, "--worker-offsets-max", "0"]), JAVA_HOME=f"{tmp_path}/none")
+        assert (large.returncode, "usage: " in large.stderr) == (4, True), large.stderr
+        assert f"cannot run {tmp_path}/none/bin/java" in large.stderr
+        assert run_here(code.format(words), JAVA_HOME=f"{tmp_path}/none").returncode == 0

@@ -69,13 +69,7 @@ def die_at(place: Place, point: str, *, is_committed: bool) -> None:
     """Have a writer die at a step of its commit; the next load goes on, and what is removed is no row."""
     load(place, 10)
     code = f"from tests.pipeline.tables import *; load({place!r}, 10)"
-    path = os.pathsep.join(
-        [f"{ROOT}/server", f"{ROOT}/pipeline", str(ROOT), os.environ.get("PYTHONPATH", "")]
-    )
-    environment = {**os.environ, "PYTHONPATH": path, "BARNABAS_FAULT": point}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=ROOT, timeout=120, capture_output=True, text=True
-    )
+    done = run_here(code, BARNABAS_FAULT=point)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert Table(place).state().ends == {0: 20 if is_committed else 10}
     load(place, 10)
