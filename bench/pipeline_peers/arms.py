@@ -134,9 +134,11 @@ class Sink(Arm):
         return self._job(load, [*command, *map(str, paths)])
 
     def _properties(self, load: Load, directory: Path) -> dict[str, dict[str, str]]:
+        interval_ms = str(int((3 if load.follow_seconds is None else load.follow_seconds) * 1000))
         worker = {
             "bootstrap.servers": load.bootstrap,
             "listeners": f"http://127.0.0.1:{free_port()}",
+            "offset.flush.interval.ms": interval_ms,  # a task without new records learns of a commit no earlier
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "offset.storage.file.filename": f"{directory}/offsets",
             "plugin.discovery": "service_load",
@@ -156,7 +158,6 @@ class Sink(Arm):
                 "value.converter.schema.file": f"{load.schemas}/view.desc",
             },
         }[load.format]
-        interval_ms = int((3 if load.follow_seconds is None else load.follow_seconds) * 1000)
         connector = {
             "name": f"sink-{load.lake.name}",
             "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
@@ -166,7 +167,7 @@ class Sink(Arm):
             "iceberg.tables.auto-create-enabled": "true",
             "iceberg.tables.evolve-schema-enabled": "true",
             "iceberg.control.topic": f"control-{load.lake.name}",
-            "iceberg.control.commit.interval-ms": str(interval_ms),
+            "iceberg.control.commit.interval-ms": interval_ms,
             "iceberg.catalog": "barnabas",
             "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             "iceberg.catalog.uri": f"jdbc:sqlite:{load.lake}/catalog.db",

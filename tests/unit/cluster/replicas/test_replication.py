@@ -264,7 +264,7 @@ async def test_follower_syncs_before_it_acknowledges_if_configured(world: World)
 
 @run_with(in_world)
 async def test_records_of_killed_brokers_are_synced_before_the_commit(world: World) -> None:
-    """What a kill has left unsynced is acknowledged by a retry, a fetch and a read, so it must last from then on."""
+    """A retry, a fetch and a read acknowledge records that a kill left unsynced: they must last from then on."""
     async with replicating(world) as cluster:
         await cluster.start(1, 2)
         cluster.metadata.create("t", (1, 2))
