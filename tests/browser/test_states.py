@@ -92,6 +92,31 @@ def test_history_in_memory_does_not_call_a_dead_cluster_healthy(served: Served, 
     shown.problems.clear()
 
 
+def test_view_that_is_left_while_an_answer_comes_is_no_error(show: Show) -> None:
+    shown = show()
+    page = shown.open("access/users")
+    page.evaluate(
+        """() => {
+            const real = window.fetch, aborted = () => new DOMException("left", "AbortError");
+            window.fetch = async (url, options) => {
+                const answer = await real(url, options);
+                if (options.method === "GET" && url.endsWith("/api/users"))
+                    answer.json = () => new Promise((_, no) => options.signal.onabort = () => no(aborted()));
+                return answer;
+            };
+        }"""
+    )
+    page.get_by_role("button", name="Set password").click()
+    dialog = shown.dialog()
+    dialog.get_by_label("User").fill("left")
+    dialog.get_by_label("Password").fill("secret")
+    with page.expect_response("**/api/users"):
+        dialog.get_by_role("button", name="Save").click()
+    page.wait_for_timeout(200)
+    shown.open("access/quotas")
+    expect(page.get_by_role("button", name="Set quota")).to_be_visible()
+
+
 def test_refused_views_say_so(show: Show) -> None:
     secured = serve_secured()
     try:

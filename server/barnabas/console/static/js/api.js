@@ -51,15 +51,17 @@ export async function request(method, path, payload = undefined, signal = undefi
     if (isOfTheCluster(path)) onState(true);
     return null;
   }
-  let value = null;
+  let value = { error: `answer ${answer.status} without JSON` };
+  let isWhole = false;
   try {
     value = await answer.json();
-  } catch {
-    value = { error: `answer ${answer.status} without JSON` };
+    isWhole = true;
+  } catch (error) {
+    if (error.name === "AbortError") throw error; // the view was left while its answer came
   }
   const isDown = answer.status === 503;
   if (isOfTheCluster(path) || (isDown && path === "/api/session")) onState(!isDown, value?.error ?? "");
-  if (answer.ok) return value;
+  if (answer.ok && isWhole) return value;
   if (answer.status === 401 && path !== "/api/session") onLogin();
   throw new ApiError(answer.status, value.error ?? `status ${answer.status}`, value.code ?? "");
 }

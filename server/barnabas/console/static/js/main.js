@@ -136,6 +136,9 @@ async function start() {
   } catch { /* the view says what is wrong */ }
 }
 
+// A view that was left reads nothing more, and what it had begun to read is no error.
+window.addEventListener("unhandledrejection", (event) => { if (event.reason?.name === "AbortError") event.preventDefault(); });
+
 let isDown = false;
 listen((isUp, why) => {
   state.dataset.state = document.body.dataset.cluster = isUp ? "up" : "down";
