@@ -434,12 +434,12 @@ class PartitionLog(DurableLog):
         self._update_last_stable()
 
     def _truncate(self, offset: int, now_ms: int) -> None:
-        store = self.store
-        self._load_aborted(self.segments[store.index_of(offset - 1)])
-        store.truncate(offset, due_ms=now_ms + self.config.file_delete_delay_ms)
+        self._load_aborted(self.segments[self.store.index_of(offset - 1)])
+        self.store.truncate(offset, due_ms=now_ms + self.config.file_delete_delay_ms)
         self._truncated(offset)
+        self._flushed_messages -= offset - self.recovery_point  # the rest may be unsynced
         ended = self.producers.ended_before(offset)
-        store.snapshots.load(self.producers, self.log_start_offset, offset, now_ms)
+        self.store.snapshots.load(self.producers, self.log_start_offset, offset, now_ms)
         replay_producers(self.segments, self.producers, offset)
         self.producers.keep_ended(ended)
         self.producers.on_high_watermark(self.high_watermark)

@@ -297,6 +297,19 @@ def test_flush_is_void_if_the_log_was_truncated_meanwhile(broker):
     assert log.recovery_point == 0
 
 
+def test_unsynced_records_count_after_a_crash_and_a_truncation(tmp_path):
+    broker = Broker(tmp_path, flush_messages=2)
+    for _ in range(3):
+        append(broker.log(), batch(b"a"))
+    broker.restart(clean=False)
+    log = broker.log()
+    assert (log.unflushed_messages, log.wants_flush) == (3, True)
+    log.truncate_to(2, now_ms=NOW_MS)
+    assert (log.unflushed_messages, log.wants_flush) == (2, True)
+    log.flush(NOW_MS)
+    assert (log.unflushed_messages, log.wants_flush) == (0, False)
+
+
 def test_a_log_deleted_meanwhile_need_not_be_flushed(broker):
     log = broker.log()
     for _ in range(4):
