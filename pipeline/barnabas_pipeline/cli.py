@@ -53,7 +53,7 @@ Jobs of `derived` without such functions, and jobs of other packages, share `add
 """
 
 
-WITHOUT_SPARK = {
+WITHOUT_JAVA = {
     "simulate",
     "redrive",
     "erase",
@@ -66,7 +66,7 @@ WITHOUT_SPARK = {
     "load",
     "mirror",
 }
-"""Jobs that need no Spark session, and so no Java; the last two and `current` start one for large rounds."""
+"""Jobs that may need no Java: `current`, `load` and `mirror` start a Spark session for large rounds alone, others none."""
 
 
 DOCTOR = "doctor"
@@ -111,7 +111,7 @@ def _run(arguments: list[str]) -> int:
         arguments = [word for word in arguments if word in (DOCTOR, "--json", "-h", "--help")]
     elif arguments and arguments[0] in all_jobs and arguments[0] != DOCTOR:
         asks_for_help = "-h" in arguments or "--help" in arguments
-        requirements.check(needs_java=arguments[0] not in WITHOUT_SPARK and not asks_for_help)
+        requirements.check(needs_java=arguments[0] not in WITHOUT_JAVA and not asks_for_help)
     for job, (module, text) in all_jobs.items():
         sub = jobs.add_parser(job, help=text, description=text)
         if job in arguments[:1]:

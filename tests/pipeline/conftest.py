@@ -34,14 +34,6 @@ STOP_SECONDS_MAX = 20
 HDFS_START_SECONDS_MAX = 180
 SITE = Site(seed=7, events=20_000)
 BAD_FRACTION = 0.01
-FIXTURES_OF_JAVA = {"spark", "connector_jars", "iceberg_classpath", "namenode", "rest_catalog", "hive_catalog"}  # fmt: skip
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start a JVM by one of the fixtures here."""
-    for item in items:
-        if isinstance(item, pytest.Function) and FIXTURES_OF_JAVA & set(item.fixturenames):
-            item.add_marker("java")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Outcomes of a request, in the code and in a model: a value, or the name of its error code."""
+"""Outcomes of a request, in the code and in a model: a value, or the name of its error code; decisions, applied."""
 
 from __future__ import annotations
 

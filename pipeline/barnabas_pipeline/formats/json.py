@@ -72,9 +72,8 @@ class JsonDecoder(FramedDecoder):
         ):
             return None  # each line has at least one object, so as many rows as lines means one per line
         data = b"\n".join(values.to_pylist())
-        newlines = np.count_nonzero(
-            np.frombuffer(data, np.uint8) == NEWLINE
-        )  # bytes.count takes 17 times as long
+        # `bytes.count` takes 17 times as long
+        newlines = np.count_nonzero(np.frombuffer(data, np.uint8) == NEWLINE)
         if newlines != len(columns) - 1 or b"\r" in data or b"\\u0000" in data:
             return None
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas_pipeline import requirements
-from barnabas_pipeline.cli import DOCTOR, JOBS, WITHOUT_SPARK, main
+from barnabas_pipeline.cli import DOCTOR, JOBS, WITHOUT_JAVA, main
 from barnabas_pipeline.errors import EXIT_USAGE
 from barnabas_pipeline.spark import session
 
@@ -21,7 +21,7 @@ def test_missing_packages_are_named_with_an_install_command(monkeypatch, capsys,
     assert "pip install '.[spark]' in a checkout" in line
 
 
-@pytest.mark.parametrize("job", sorted(JOBS.keys() - WITHOUT_SPARK - {DOCTOR}))
+@pytest.mark.parametrize("job", sorted(JOBS.keys() - WITHOUT_JAVA - {DOCTOR}))
 def test_java_is_looked_for_first(monkeypatch, set_environment, capsys, tmp_path, job):
     monkeypatch.setattr(requirements, "find_spec", lambda name: name)
     set_environment(PATH=str(tmp_path))

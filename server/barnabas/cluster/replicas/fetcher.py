@@ -237,7 +237,7 @@ class Fetcher:
                 must_ask = knows and version < DIVERGING_EPOCH_SINCE
                 followed.stage = Stage.TRUNCATING if must_ask else Stage.FETCHING
             await self._parts.budget.checkpoint()
-        await self._sync(added)
+        await self._sync([followed for followed in added if followed.stage is not Stage.NEW])
 
     def _in_stage(self, stage: Stage, way: Way) -> list[Followed]:
         """Return the partitions of a way that are in a stage and need not wait."""
